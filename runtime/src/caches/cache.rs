@@ -91,7 +91,7 @@ impl<T> Cache<T> {
     /// A cache of values. Panics, at compile time for a static, if the type is larger than [`LARGEST_OBJECT`], or if
     /// the name has anything but letters, digits, `-`, `_`, `.` and `/`.
     pub const fn new(name: &'static str) -> Self {
-        Self::with(name, None, false)
+        Self::with(name, None)
     }
 
     /// Moves a value into an object of the cache.
@@ -111,12 +111,14 @@ impl<T> Cache<T> {
 impl<T: Send + 'static> Cache<T, Constructed> {
     /// A cache of objects that `constructor` makes. Panics as [`Cache::new`]. Its panic ends the program.
     pub const fn constructed(name: &'static str, constructor: fn() -> T) -> Self {
-        Self::with(name, Some(constructor), false)
+        Self::with(name, Some(constructor))
     }
 
     /// The same for readers, which may look at freed objects. So owners, too, get only shared references.
     pub(crate) const fn typesafe(name: &'static str, constructor: fn() -> T) -> Self {
-        Self::with(name, Some(constructor), true)
+        let mut cache = Self::constructed(name, constructor);
+        cache.typesafe = true;
+        cache
     }
 
     /// An object as its last user left it, or fresh. None: no memory.
@@ -149,7 +151,7 @@ impl<T: Send + 'static> Cache<T, Constructed> {
 }
 
 impl<T, K: Kind> Cache<T, K> {
-    const fn with(name: &'static str, constructor: Option<fn() -> T>, typesafe: bool) -> Self {
+    const fn with(name: &'static str, constructor: Option<fn() -> T>) -> Self {
         assert!(size_of::<T>() <= LARGEST_OBJECT, "objects of a cache have at most 128 KiB");
         assert!(align_of::<T>() <= COARSEST, "objects of a cache are aligned to at most 64 KiB");
         assert!(
@@ -160,7 +162,7 @@ impl<T, K: Kind> Cache<T, K> {
             cache: AtomicPtr::new(null_mut()),
             name,
             constructor,
-            typesafe,
+            typesafe: false,
             kind: PhantomData,
             objects: PhantomData,
         }
