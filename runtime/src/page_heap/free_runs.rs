@@ -9,7 +9,7 @@
 //! front. A *handle* names a page: the segment's number, and the page's number in it. A search begins in the bin of the
 //! wanted length, where runs may be too short. It looks at a bounded number of runs in each bin.
 
-use super::segment::{Kind, Owner, Page, Segment};
+use super::segment::{Huge, Kind, Owner, Page, Segment};
 use core::iter::successors;
 use core::ops::Range;
 use machine::sync::{AtomicPtr, Ordering};
@@ -69,7 +69,7 @@ impl FreeRuns {
         if head == 0 {
             (own.next, own.previous) = (handle, handle);
             self.bins[bin] = handle;
-            self.occupied.set(bin, true);
+            self.occupied.insert(bin);
             return;
         }
         let tail = self.description(head).previous;
@@ -91,7 +91,7 @@ impl FreeRuns {
         let bin = bin_of(pages);
         if next == handle {
             self.bins[bin] = 0;
-            self.occupied.set(bin, false);
+            self.occupied.remove(bin);
             return;
         }
         self.description(previous).next = next;
@@ -143,12 +143,11 @@ impl FreeRuns {
         })
     }
 
-    /// Takes one of the longest runs with dirty pages out of its bin, and returns its segment and pages. With
-    /// `keeps_huge_whole`, where the kernel may have made huge pages, the run must hold dirty pages in a whole one.
-    pub fn unlink_longest_dirty(&mut self, keeps_huge_whole: bool) -> Option<(&'static Segment, Range<u32>)> {
+    /// Takes one of the longest runs with dirty pages that may go out of its bin. Returns its segment and pages.
+    pub fn unlink_longest_dirty(&mut self, huge: Huge) -> Option<(&'static Segment, Range<u32>)> {
         let runs = (0..=self.occupied.last()?).rev().flat_map(|bin| self.glance(bin));
         let (segment, run) = { runs }.find(|(segment, run)| {
-            let (part, _) = segment.purgeable(run, keeps_huge_whole);
+            let (part, _) = segment.purgeable(run, huge);
             !part.is_empty() && segment.count_dirty(part.start, part.end - part.start) > 0
         })?;
         self.unlink(segment, run.start);
@@ -271,9 +270,12 @@ fn bin_of(pages: u32) -> usize {
 struct Occupied([u64; BINS.div_ceil(64)]);
 
 impl Occupied {
-    fn set(&mut self, bin: usize, occupied: bool) {
-        let (word, bit) = (&mut self.0[bin / 64], 1 << (bin % 64));
-        *word = if occupied { *word | bit } else { *word & !bit };
+    fn insert(&mut self, bin: usize) {
+        self.0[bin / 64] |= 1 << (bin % 64);
+    }
+
+    fn remove(&mut self, bin: usize) {
+        self.0[bin / 64] &= !(1 << (bin % 64));
     }
 
     /// The first bin from `bin` on that holds something.
@@ -310,10 +312,10 @@ mod tests {
         let mut occupied = Occupied([0; BINS.div_ceil(64)]);
         assert_eq!((occupied.next(0), occupied.last()), (None, None));
         for bin in [3, 63, 64, BINS - 1] {
-            occupied.set(bin, true);
+            occupied.insert(bin);
         }
         assert_eq!([0, 4, 64, 65].map(|bin| occupied.next(bin)), [Some(3), Some(63), Some(64), Some(BINS - 1)]);
-        occupied.set(BINS - 1, false);
+        occupied.remove(BINS - 1);
         assert_eq!(occupied.last(), Some(64));
         assert_eq!(occupied.next(BINS + 63), None);
     }

@@ -26,7 +26,7 @@ pub(crate) use map::PageMap;
 pub(crate) use metadata::Metadata;
 pub(crate) use purge::MOST_PURGED_AT_ONCE;
 pub(crate) use runs::{PageCounts, PageHeap, Run};
-pub(crate) use segment::Segment;
+pub(crate) use segment::{Huge, Segment};
 pub(crate) use segments::reserve_aligned;
 pub(crate) use span::{Misuse, Span};
 

@@ -9,7 +9,7 @@
 use super::PAGE;
 use super::free_runs::FreeRuns;
 use super::runs::PageHeap;
-use super::segment::Kind;
+use super::segment::{Huge, Kind};
 use crate::settings::Key;
 use machine::sync::{Ordering, compiler_fence};
 use machine::{here, thread, vm};
@@ -24,10 +24,15 @@ const KEPT_ALONE: u64 = (16 << 20) / PAGE as u64;
 pub const MOST_PURGED_AT_ONCE: u64 = 1024;
 
 impl PageHeap {
-    /// Sets whether this process returns idle pages in the background.
-    pub fn set_background(&self, is_there: bool) {
+    /// From now on this process returns idle pages in the background.
+    pub fn begin_background_work(&self) {
         // Relaxed: a thread that sees the old word purges once more, or once less.
-        self.background.store(if is_there { thread::generation() } else { 0 }, Ordering::Relaxed);
+        self.background.store(thread::generation(), Ordering::Relaxed);
+    }
+
+    pub fn end_background_work(&self) {
+        // Relaxed: as above.
+        self.background.store(0, Ordering::Relaxed);
     }
 
     /// Whether background work is enabled but absent: a process that frees much and then sleeps would keep its memory.
@@ -59,7 +64,7 @@ impl PageHeap {
         while let excess = self.counts.free_dirty.get().saturating_sub(keep)
             && excess > 0
         {
-            match self.purge_some(excess, false) {
+            match self.purge_some(excess, Huge::BreakUp) {
                 0 => break,
                 pages => given += pages,
             }
@@ -67,11 +72,11 @@ impl PageHeap {
         given
     }
 
-    /// Returns some dirty pages of one free run to the kernel, up to `most` and [`MOST_PURGED_AT_ONCE`]; with
-    /// `keeps_huge_whole` it breaks up no huge page. Returns their number; 0: there were none, or the kernel refused.
-    pub fn purge_some(&self, most: u64, keeps_huge_whole: bool) -> u64 {
+    /// Returns some dirty pages of one free run to the kernel, up to `most` and [`MOST_PURGED_AT_ONCE`]. Returns their
+    /// number; 0: there were none, or the kernel refused.
+    pub fn purge_some(&self, most: u64, huge: Huge) -> u64 {
         let most = most.min(MOST_PURGED_AT_ONCE);
-        let taken = self.locked(here!(), |state| self.take_dirty_run(state, most, keeps_huge_whole));
+        let taken = self.locked(here!(), |state| self.take_dirty_run(state, most, huge));
         let Some(Some((start, pages, dirty))) = taken else { return 0 };
         self.counts.purged.add(dirty);
         // SAFETY: the run is in no bin, so no other thread has it.
@@ -98,9 +103,9 @@ impl PageHeap {
 
     /// Takes a part with up to `most` dirty pages of a longest free run out of its bin; it counts as in use until it is
     /// put back. Returns its first byte, its pages, and the number of dirty ones.
-    fn take_dirty_run(&self, state: &mut FreeRuns, most: u64, keeps_huge_whole: bool) -> Option<(*mut u8, u32, u64)> {
-        let (segment, run) = state.unlink_longest_dirty(keeps_huge_whole)?;
-        let (whole, unit) = segment.purgeable(&run, keeps_huge_whole);
+    fn take_dirty_run(&self, state: &mut FreeRuns, most: u64, huge: Huge) -> Option<(*mut u8, u32, u64)> {
+        let (segment, run) = state.unlink_longest_dirty(huge)?;
+        let (whole, unit) = segment.purgeable(&run, huge);
         // From the end, where fresh runs are cut last: by 64 pages while all dirty ones may go, then singly.
         let (mut first, mut dirty) = (whole.end, 0);
         let mut step = unit.max(64);

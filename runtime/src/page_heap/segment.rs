@@ -32,6 +32,14 @@ pub enum Owner {
     Block = 2,
 }
 
+/// What a purge does with huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Huge {
+    /// It returns only whole ones, where the kernel may have made them.
+    KeepWhole,
+    BreakUp,
+}
+
 /// The kind of a page. Only both ends of a free run, and the first page of a run in use, have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -163,8 +171,8 @@ impl Segment {
     }
 
     /// The pages of a run that may go back to the kernel, and the unit in which they go: a page, or a huge page.
-    pub fn purgeable(&self, run: &Range<u32>, keeps_huge_whole: bool) -> (Range<u32>, u32) {
-        let unit = if keeps_huge_whole && self.may_be_huge.get() { HUGE_PAGES } else { 1 };
+    pub fn purgeable(&self, run: &Range<u32>, huge: Huge) -> (Range<u32>, u32) {
+        let unit = if huge == Huge::KeepWhole && self.may_be_huge.get() { HUGE_PAGES } else { 1 };
         (run.start.next_multiple_of(unit)..run.end / unit * unit, unit)
     }
 

@@ -63,22 +63,22 @@ impl Shepherd {
 
     /// Ends the shepherd. False: a thread left work for it meanwhile.
     fn end(&self) -> bool {
-        let background = |is_there| heap().page_heap().set_background(is_there);
+        let page_heap = heap().page_heap();
         let change = |from, to| {
             self.state.compare_exchange(marked(from), marked(to), Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        background(false);
+        page_heap.end_background_work();
         change(AWAKE, ENDING);
         // A slot that joined before that found the shepherd here. A later one finds none, and is in an allocation or
         // leaves the work to a later allocation. Work that is due is done here, unless a new shepherd exists already.
         fence(Ordering::SeqCst);
         let goes_on = !is_last() && SHEPHERD.is_on() && step(clock::now_ns()).is_some() && change(ENDING, AWAKE);
         if goes_on {
-            background(true);
+            page_heap.begin_background_work();
             return false;
         }
         if is_last() {
-            heap().cpu.trim(heap().page_heap().kept_dirty() as usize * PAGE);
+            heap().cpu.trim(page_heap.kept_dirty() as usize * PAGE);
         }
         self.ended_ns.store(clock::now_ns(), Ordering::Relaxed);
         change(ENDING, NONE);
@@ -120,10 +120,10 @@ impl State {
                 return true;
             }
             let page_heap = heap().page_heap();
-            page_heap.set_background(true);
+            page_heap.begin_background_work();
             let is_made = process::keeping_errno(|| thread::spawn(&WORK));
             if !is_made {
-                page_heap.set_background(false);
+                page_heap.end_background_work();
                 word.store(marked(NONE), Ordering::Relaxed);
             }
             is_made

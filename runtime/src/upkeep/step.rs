@@ -6,7 +6,7 @@ use super::timetable::{Errand, Timetable};
 use crate::caches::{enter, heap};
 use crate::central::{Subreleased, coarse_of, coarse_time};
 use crate::cpu_cache::Reclaimed;
-use crate::page_heap::{MOST_PURGED_AT_ONCE, PAGE};
+use crate::page_heap::{Huge, MOST_PURGED_AT_ONCE, PAGE};
 use crate::percpu;
 use machine::sync::Ordering;
 use machine::{clock, process};
@@ -215,6 +215,7 @@ pub(super) enum Left {
 pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> Left {
     let page_heap = heap().page_heap();
     let is_short = state.shortage.load(Ordering::Relaxed) == SHORT;
+    let huge = if is_short { Huge::BreakUp } else { Huge::KeepWhole };
     let idle = state.with(now_ns, |inside| {
         let (least, counts) = (page_heap.take_least_dirty(), &page_heap.counts);
         let (refilled, in_use, handed_out) = (counts.refilled.get(), counts.in_use.get(), counts.allocations.get());
@@ -233,7 +234,7 @@ pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> Lef
         && rest > 0
     {
         let began = clock::now_ns();
-        let pages = page_heap.purge_some(rest, !is_short);
+        let pages = page_heap.purge_some(rest, huge);
         if pages == 0 {
             state.counts.refused.count();
             left = Left::Refused;
