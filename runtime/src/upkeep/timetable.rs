@@ -43,9 +43,12 @@ impl Set {
         self.0[slot as usize / 64] >> (slot % 64) & 1 == 1
     }
 
-    fn change(&mut self, slot: u32, member: bool) {
-        let (word, bit) = (&mut self.0[slot as usize / 64], 1 << (slot % 64));
-        *word = if member { *word | bit } else { *word & !bit };
+    fn insert(&mut self, slot: u32) {
+        self.0[slot as usize / 64] |= 1 << (slot % 64);
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.0[slot as usize / 64] &= !(1 << (slot % 64));
     }
 
     fn count(&self) -> u32 {
@@ -167,7 +170,7 @@ impl Timetable {
         if self.wanted.has(slot) {
             return;
         }
-        self.wanted.change(slot, true);
+        self.wanted.insert(slot);
         let is_first = self.members.count() == 0 && !self.is_settling;
         if !self.members.has(slot) {
             // It missed nothing yet.
@@ -182,7 +185,7 @@ impl Timetable {
 
     /// Ends a slot's turns with this round.
     pub fn leave(&mut self, slot: u32) {
-        self.wanted.change(slot, false);
+        self.wanted.remove(slot);
     }
 
     /// Number of members of this round.
