@@ -108,20 +108,20 @@ impl CpuCaches {
     /// Returns free memory to the kernel: magazines, depots, page lists, and dirty pages of free runs beyond `keep`
     /// bytes. Returns the bytes released, and at least 1 if any cached object became free.
     pub fn trim(&self, keep: usize) -> usize {
-        let (magazines, released) = self.drain_all(keep == 0);
+        let (magazines, released) = self.drain_all(keep);
         let purged = self.depot.central.page_heap.purge((keep / PAGE) as u64) as usize * PAGE;
         (released + purged).max(usize::from(magazines > 0))
     }
 
-    /// Drains all caches and page lists into the page heap. If asked, releases wholly free segments, as no walk of the
+    /// Drains all caches and page lists into the page heap. To keep 0, releases wholly free segments, as no walk of the
     /// spans can run. If the machine refuses a kick, magazines stay. Returns magazines emptied and bytes released.
-    fn drain_all(&self, releases_segments: bool) -> (usize, usize) {
+    fn drain_all(&self, keep: usize) -> (usize, usize) {
         let drained = self.as_only_drainer(here!(), || {
             let heap = &self.depot.central.page_heap;
             let magazines = self.drain(Which::All, Why::Trim);
             self.drain_page_lists();
             let of_magazines = self.depot.spare().release(heap.locks());
-            (magazines, of_magazines + if releases_segments { heap.release_segments() } else { 0 })
+            (magazines, of_magazines + if keep == 0 { heap.release_segments() } else { 0 })
         });
         drained.unwrap_or_default()
     }
@@ -363,8 +363,11 @@ impl CpuCaches {
                 self.kicks().count(why);
             }
             for mark in marked.into_iter().flatten() {
-                // SAFETY: marked above.
-                if let Some(magazine) = unsafe { mark.settle(is_restarted) } {
+                if !is_restarted {
+                    // SAFETY: marked above.
+                    unsafe { mark.put_back() };
+                // SAFETY: marked above, and the slot was restarted since.
+                } else if let Some(magazine) = unsafe { mark.take() } {
                     keep(mark.word, magazine);
                 }
             }

@@ -196,18 +196,27 @@ pub struct Marked {
 }
 
 impl Marked {
-    /// After a restart of the slot: takes the old magazine out. Without one: puts it back. None: the slot still has it.
+    /// Takes the old magazine out. None: the slot still has it.
+    ///
+    /// # Safety
+    /// The slot was restarted since, and this is called once.
+    pub unsafe fn take(self) -> Option<Magazine> {
+        let Marked { word, before } = self;
+        // SAFETY: if the word is still draining, the magazine is ours.
+        unsafe {
+            let is_kept = slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, 0);
+            if is_kept { word.seen(before).adopt() } else { None }
+        }
+    }
+
+    /// Puts the old magazine back, unless the slot has replaced the word: no restart was granted.
     ///
     /// # Safety
     /// Call this once.
-    pub unsafe fn settle(self, is_restarted: bool) -> Option<Magazine> {
+    pub unsafe fn put_back(self) {
         let Marked { word, before } = self;
-        let next = if is_restarted { 0 } else { before };
-        // SAFETY: if the word is still draining, the magazine is ours, and goes back or becomes private.
-        unsafe {
-            let is_kept = slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, next);
-            if is_kept && is_restarted { word.seen(before).adopt() } else { None }
-        }
+        // SAFETY: only a word that is still draining changes, and then its magazine is ours to give.
+        unsafe { slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, before) };
     }
 }
 

@@ -42,15 +42,12 @@ mutants! {
         + "let is_restarted = why == Why::Tune || kick::restart_all().is_ok();"
     in "runtime/src/cpu_cache/slot_word.rs":
         "a drainer does not look whether the word still has its mark" by "remote drain"
-        - "if is_kept && is_restarted { word.seen(before).adopt() } else { None }"
-        + "_ = is_kept;\n            if is_restarted { word.seen(before).adopt() } else { None }"
+        - "if is_kept { word.seen(before).adopt() } else { None }"
+        + "_ = is_kept;\n            word.seen(before).adopt()"
         "a drainer that was refused a restart puts back what it found, over what the slot's thread stored meanwhile"
             by "refusals"
-        - "let is_kept = slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, next);"
-        + "let is_kept = if is_restarted {\n                \
-            slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, next)\n            \
-            } else {\n                \
-            slot::exchange(word.base(), word.slot, word.index(), next) == DRAINING\n            };"
+        - "slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, before)"
+        + "slot::exchange(word.base(), word.slot, word.index(), before)"
         "a thread takes a magazine out of a word that changed since it looked, so that the magazine has two owners"
             by "depot exchange", "remote drain"
         - "if seen.names_one() && self.replace(seen, 0) {"
