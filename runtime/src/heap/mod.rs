@@ -163,9 +163,9 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
 }
 
 /// A large block, or null with ENOMEM, and whether it is known to be zero.
-fn allocate_large(bytes: usize, possible: bool) -> (*mut u8, bool) {
+fn allocate_large(bytes: usize) -> (*mut u8, bool) {
     let mut is_zero = false;
-    let block = or_out_of_memory(bytes, possible, || {
+    let block = or_out_of_memory(bytes, enter() && bytes <= isize::MAX as usize, || {
         let run = allocate_pages(bytes, ALIGNMENT)?;
         is_zero = run.1;
         Some(run.0)
@@ -202,7 +202,7 @@ unsafe extern "C" fn free_slow_for(block: *mut u8, from: usize) {
 pub fn allocate_zeroed(bytes: usize) -> *mut u8 {
     let (block, is_zero) = match bytes {
         0..=LARGEST => (allocate(bytes), false),
-        _ => allocate_large(bytes, enter() && bytes <= isize::MAX as usize),
+        _ => allocate_large(bytes),
     };
     if !block.is_null() && !is_zero {
         // SAFETY: the block is ours.
@@ -355,7 +355,7 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     let (new, is_zero) = match bytes {
         _ if group.is_some() => (allocate_beside(group, bytes), false),
         0..=LARGEST => (allocate(bytes), false),
-        _ => allocate_large(bytes, true),
+        _ => allocate_large(bytes),
     };
     if new.is_null() {
         // As above: a large block may be as small as a page.
