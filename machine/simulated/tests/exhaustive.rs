@@ -15,16 +15,14 @@ fn two(left: impl Fn(), right: impl Fn()) {
     run(vec![(Box::new(left), Place::On(0)), (Box::new(right), Place::On(1))], None);
 }
 
-fn store_buffering(fences: bool, bound: usize) -> (BTreeSet<(u64, u64)>, Exhausted) {
+fn store_buffering(between: impl Fn(), bound: usize) -> (BTreeSet<(u64, u64)>, Exhausted) {
     let mut seen = BTreeSet::new();
     let main = || {
         let (x, y) = (AtomicU64::new(0), AtomicU64::new(0));
         let (left, right) = (Cell::new(0), Cell::new(0));
         let side = |own: &AtomicU64, other: &AtomicU64, seen: &Cell<u64>| {
             own.store(1, Ordering::Release);
-            if fences {
-                fence(Ordering::SeqCst);
-            }
+            between();
             seen.set(other.load(Ordering::Acquire));
         };
         two(|| side(&x, &y, &left), || side(&y, &x, &right));
@@ -39,22 +37,22 @@ fn store_buffering(fences: bool, bound: usize) -> (BTreeSet<(u64, u64)>, Exhaust
 
 #[test]
 fn store_buffering_has_four_outcomes_and_three_with_fences() {
-    let (seen, exhausted) = store_buffering(false, 3);
+    let (seen, exhausted) = store_buffering(|| {}, 3);
     assert_eq!(seen, BTreeSet::from([(0, 0), (0, 1), (1, 0), (1, 1)]));
     assert!(exhausted.is_complete, "{exhausted:?}");
-    let (seen, exhausted) = store_buffering(true, 4);
+    let (seen, exhausted) = store_buffering(|| fence(Ordering::SeqCst), 4);
     assert_eq!(seen, BTreeSet::from([(0, 1), (1, 0), (1, 1)]));
     assert!(exhausted.is_complete && exhausted.runs > 100, "{exhausted:?}");
 }
 
 #[test]
 fn without_disturbances_only_the_order_of_threads_is_free() {
-    let (seen, exhausted) = store_buffering(false, 0);
+    let (seen, exhausted) = store_buffering(|| {}, 0);
     assert_eq!(seen, BTreeSet::from([(0, 1), (1, 0)]));
     assert!(exhausted.is_complete, "{exhausted:?}");
 }
 
-/// A stack of numbered nodes without locks; zero is none. A tagged head counts changes in its upper half.
+/// A stack of numbered nodes without locks; zero is none. Each change adds the tag to the head.
 struct Stack {
     head: AtomicUsize,
     next: [AtomicUsize; 4],
@@ -65,9 +63,8 @@ const NODE: usize = 0xff;
 
 impl Stack {
     /// 1 on top of 2 on top of 3.
-    fn new(is_tagged: bool) -> Self {
-        let next = [0, 2, 3, 0].map(AtomicUsize::new);
-        Stack { head: AtomicUsize::new(1), next, tag: if is_tagged { NODE + 1 } else { 0 } }
+    fn new(tag: usize) -> Self {
+        Stack { head: AtomicUsize::new(1), next: [0, 2, 3, 0].map(AtomicUsize::new), tag }
     }
 
     fn change(&self, next: impl Fn(usize) -> Option<usize>) -> Option<usize> {
@@ -94,10 +91,10 @@ impl Stack {
 }
 
 /// Whether any run has a node popped by two.
-fn pops_twice(is_tagged: bool) -> (bool, Exhausted) {
+fn pops_twice(tag: usize) -> (bool, Exhausted) {
     let mut twice = false;
     let main = || {
-        let stack = Stack::new(is_tagged);
+        let stack = Stack::new(tag);
         let (left, right) = (Cell::new([None; 2]), Cell::new(None));
         two(
             || left.set([stack.pop(), stack.pop()]),
@@ -120,9 +117,9 @@ fn pops_twice(is_tagged: bool) -> (bool, Exhausted) {
 
 #[test]
 fn stack_without_a_tag_pops_a_node_twice() {
-    let (twice, exhausted) = pops_twice(false);
+    let (twice, exhausted) = pops_twice(0);
     assert!(twice && !exhausted.is_complete, "{exhausted:?}");
-    let (twice, exhausted) = pops_twice(true);
+    let (twice, exhausted) = pops_twice(NODE + 1);
     assert!(!twice && exhausted.is_complete, "{exhausted:?}");
 }
 

@@ -7,13 +7,20 @@
 use super::costs::Costs;
 use std::collections::VecDeque;
 
+/// What a CPU does with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    Read,
+    Write,
+}
+
 /// A CPU that waits for a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub cpu: u32,
     /// When the CPU asked.
     pub asked_at: u64,
-    pub writes: bool,
+    pub purpose: Use,
     /// Duration of the operation once the line has come.
     pub own: u64,
 }
@@ -80,7 +87,7 @@ mod tests {
     }
 
     fn waiter(cpu: u32, asked_at: u64) -> Waiter {
-        Waiter { cpu, asked_at, writes: true, own: 0 }
+        Waiter { cpu, asked_at, purpose: Use::Write, own: 0 }
     }
 
     /// The order in which CPUs get a line that is at CPU 0, if each asks again at once.

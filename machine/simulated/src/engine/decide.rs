@@ -146,8 +146,7 @@ impl Engine {
                 self.leave_to_others();
                 return Next::Suspend;
             }
-            let tired = self.gives_way || self.in_a_row > PATIENCE;
-            match self.ask(Some(access), tired) {
+            match self.ask(Some(access)) {
                 Choice::Go => break,
                 Choice::Run(thread) => {
                     self.switch_to(thread);
@@ -192,7 +191,7 @@ impl Engine {
             if self.running.is_empty() && !self.skip_to_next_timer() {
                 return self.fail_with_deadlock();
             }
-            match self.ask(None, true) {
+            match self.ask(None) {
                 Choice::Run(thread) => return self.switch_to(thread),
                 other => self.apply(other),
             }
@@ -248,7 +247,8 @@ impl Engine {
     }
 
     /// Asks the strategy, and records its choice. An impossible choice becomes the usual one.
-    fn ask(&mut self, access: Option<Access>, must_leave: bool) -> Choice {
+    fn ask(&mut self, access: Option<Access>) -> Choice {
+        let must_leave = access.is_none() || self.gives_way || self.in_a_row > PATIENCE;
         let mut strategy = self.strategy.take().expect("asked where there is one");
         let usual = self.usual(access.is_some(), must_leave);
         let moment = Moment { may_go: access.is_some(), must_leave, usual, access };

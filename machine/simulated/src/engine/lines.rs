@@ -5,7 +5,7 @@
 //! other, the nearest first; `costs` has the times. A CPU can use a line until it leaves.
 
 use super::Access;
-use super::arbiter::{Queue, Waiter};
+use super::arbiter::{Queue, Use, Waiter};
 use super::costs::{Costs, Distance, Location, NS};
 use crate::simulation::Settings;
 use crate::syscall;
@@ -60,13 +60,13 @@ impl Line {
         self.only == Some(cpu) || self.several.as_deref().is_some_and(is_among)
     }
 
-    fn serves(&self, cpu: u32, writes: bool) -> bool {
-        if writes { self.only == Some(cpu) } else { self.is_at(cpu) }
+    fn serves(&self, cpu: u32, purpose: Use) -> bool {
+        if purpose == Use::Write { self.only == Some(cpu) } else { self.is_at(cpu) }
     }
 
-    fn come_to(&mut self, cpu: u32, writes: bool) {
+    fn come_to(&mut self, cpu: u32, purpose: Use) {
         self.last = Some(cpu);
-        if writes || (self.only.is_none() && self.several.is_none()) {
+        if purpose == Use::Write || (self.only.is_none() && self.several.is_none()) {
             (self.only, self.several) = (Some(cpu), None);
             return;
         }
@@ -78,8 +78,8 @@ impl Line {
     }
 
     /// Whether the next CPU shares it, so that it need not travel from one to the next.
-    fn is_copied(&self, writes: bool) -> bool {
-        !writes && self.several.is_some()
+    fn is_copied(&self, purpose: Use) -> bool {
+        purpose == Use::Read && self.several.is_some()
     }
 
     /// The time of the next grant to a waiter.
@@ -144,11 +144,11 @@ impl Map {
     }
 
     /// How long an uncontended line takes to reach a CPU, and how long that CPU then makes waiters wait.
-    fn way(&self, line: &Line, cpu: u32, writes: bool) -> (u64, u64) {
+    fn way(&self, line: &Line, cpu: u32, purpose: Use) -> (u64, u64) {
         let costs = &self.costs;
         let Some(last) = line.last else { return (costs.memory, costs.memory) };
         let here = self.location(cpu);
-        let distance = match line.several.as_deref().filter(|_| writes) {
+        let distance = match line.several.as_deref().filter(|_| purpose == Use::Write) {
             // All copies must go, and the farthest one answers last.
             Some(several) => {
                 holders(several).filter(|&other| other != cpu).map(|other| self.location(other).distance(here)).max()
@@ -156,7 +156,7 @@ impl Map {
             None => Some(self.location(last).distance(here)),
         };
         let way = costs.way(distance.unwrap_or(Distance::Core));
-        (way.latency, if line.is_copied(writes) { costs.shared } else { way.service })
+        (way.latency, if line.is_copied(purpose) { costs.shared } else { way.service })
     }
 
     fn new_queue(&self) -> Box<Queue> {
@@ -193,10 +193,12 @@ impl Lines {
             Access::Nothing => Asked::Takes(0),
             Access::Own | Access::Slot => takes(self.map.costs.hit),
             Access::Pause => takes(self.map.costs.pause),
-            Access::Load { at, .. } => self.touch(at, actor, false, 0),
-            Access::Store { at, is_locked: false, .. } => self.touch(at, actor, true, 0),
-            Access::Add { at, .. } => self.touch(at, actor, true, self.map.costs.add),
-            Access::Store { at, .. } | Access::Change { at, .. } => self.touch(at, actor, true, self.map.costs.locked),
+            Access::Load { at, .. } => self.touch(at, actor, Use::Read, 0),
+            Access::Store { at, is_locked: false, .. } => self.touch(at, actor, Use::Write, 0),
+            Access::Add { at, .. } => self.touch(at, actor, Use::Write, self.map.costs.add),
+            Access::Store { at, .. } | Access::Change { at, .. } => {
+                self.touch(at, actor, Use::Write, self.map.costs.locked)
+            }
             Access::Zero { at, bytes } => Asked::Takes(self.zero(at, bytes, actor)),
             Access::Fence { is_full } => takes(if is_full { self.map.costs.locked } else { 0 }),
             Access::Clock => takes(self.map.costs.clock),
@@ -217,24 +219,24 @@ impl Lines {
     }
 
     #[inline]
-    fn touch(&mut self, at: usize, actor: Actor, writes: bool, besides: u64) -> Asked {
+    fn touch(&mut self, at: usize, actor: Actor, purpose: Use, besides: u64) -> Asked {
         let own = (self.map.costs.hit + besides) * actor.percent / 100;
         let fault = self.fault(at);
         let (number, cpu, now) = (self.line(at), actor.cpu as u32, actor.now + fault);
         let line = self.lines.entry(number).or_default();
-        if line.serves(cpu, writes) {
+        if line.serves(cpu, purpose) {
             return Asked::Takes(own + fault);
         }
         if line.free_at <= now && !line.is_waited_for() {
-            let (latency, service) = self.map.way(line, cpu, writes);
+            let (latency, service) = self.map.way(line, cpu, purpose);
             // No other CPU gets it before it has come. Copies of a shared line are made one after the other.
-            line.free_at = now + if line.is_copied(writes) { service } else { latency + self.map.costs.grip };
-            line.come_to(cpu, writes);
+            line.free_at = now + if line.is_copied(purpose) { service } else { latency + self.map.costs.grip };
+            line.come_to(cpu, purpose);
             return Asked::Takes(own + fault + latency);
         }
         let queue = line.queue.get_or_insert_with(|| self.map.new_queue());
         let is_first = queue.is_empty();
-        queue.join(self.map.location(cpu).cluster, Waiter { cpu, asked_at: now, writes, own });
+        queue.join(self.map.location(cpu).cluster, Waiter { cpu, asked_at: now, purpose, own });
         Asked::Waits(if is_first { line.next(number) } else { None })
     }
 
@@ -242,11 +244,11 @@ impl Lines {
         let line = self.lines.get_mut(&grant.line).expect("lines that are waited for are not forgotten");
         let holder = line.last.map(|cpu| self.map.location(cpu).cluster);
         let waiter = line.queue.as_mut().and_then(|queue| queue.take(&self.map.costs, holder)).expect("somebody waits");
-        let (latency, service) = self.map.way(line, waiter.cpu, waiter.writes);
+        let (latency, service) = self.map.way(line, waiter.cpu, waiter.purpose);
         let from = grant.at.max(line.free_at);
         let comes_at = (from + service).max(waiter.asked_at + latency);
-        line.free_at = if line.is_copied(waiter.writes) { from + service } else { comes_at + self.map.costs.grip };
-        line.come_to(waiter.cpu, waiter.writes);
+        line.free_at = if line.is_copied(waiter.purpose) { from + service } else { comes_at + self.map.costs.grip };
+        line.come_to(waiter.cpu, waiter.purpose);
         let next = line.next(grant.line);
         Granted { cpu: waiter.cpu as usize, done_at: comes_at + waiter.own, next }
     }
@@ -258,10 +260,10 @@ impl Lines {
             time += self.fault(line * LINE) + self.map.costs.zero * actor.percent / 100;
             let (cpu, number) = (actor.cpu as u32, self.line(line * LINE));
             let line = self.lines.entry(number).or_default();
-            if !line.serves(cpu, true) {
+            if !line.serves(cpu, Use::Write) {
                 time = time.max(line.free_at) + self.map.costs.row;
                 line.free_at = time;
-                line.come_to(cpu, true);
+                line.come_to(cpu, Use::Write);
             }
         }
         time - actor.now

@@ -48,7 +48,7 @@ mod trace;
 pub use costs::{Costs, NS, Topology, Way};
 pub use fork::Ended;
 pub use scene::{Moment, Scene};
-pub use thread::{Job, Place};
+pub use thread::{Job, Place, Slots};
 
 use crate::simulation::{Defect, Failure, Settings, Strategy};
 use core::cell::Cell;
@@ -244,7 +244,7 @@ impl Engine {
     /// The trace, the number of steps, and the time.
     pub fn into_report(mut self) -> (Trace, u64, u64) {
         let time = self.cpus.iter().map(|cpu| cpu.time).max().unwrap_or(0) / NS;
-        (std::mem::replace(&mut self.trace, Trace::new(false, None)), self.steps, time)
+        (std::mem::take(&mut self.trace), self.steps, time)
     }
 
     /// Sets a function that names addresses.
@@ -326,15 +326,19 @@ impl Engine {
         self.threads[self.current].slot
     }
 
-    /// Begins or ends a restartable section.
-    pub fn set_section(&mut self, runs: bool) {
-        if runs && self.strategy.is_none() {
+    /// Begins a restartable section.
+    pub fn begin_section(&mut self) {
+        if self.strategy.is_none() {
             let cpu = self.cpu();
             self.cpus[cpu].time += self.settings.costs.section * self.percent(cpu) / 100;
         }
         let thread = &mut self.threads[self.current];
-        thread.section = runs;
-        thread.is_aborted = false;
+        (thread.section, thread.is_aborted) = (true, false);
+    }
+
+    pub fn end_section(&mut self) {
+        let thread = &mut self.threads[self.current];
+        (thread.section, thread.is_aborted) = (false, false);
     }
 
     /// Whether the section must begin again.

@@ -16,6 +16,13 @@ pub type Job<'a> = Box<dyn FnOnce() + 'a>;
 pub type Handler = *const (dyn Fn() + Sync);
 pub type Routine = Coroutine<(), (), (), DefaultStack>;
 
+/// What the kernel has for a new thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slots {
+    Usual,
+    None,
+}
+
 /// The CPUs of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -208,10 +215,10 @@ impl Engine {
     }
 
     /// Starts a thread that the current one has made.
-    fn begin_thread(&mut self, thread: usize, has_slots: bool) {
+    fn begin_thread(&mut self, thread: usize, slots: Slots) {
         // A new thread sees its maker's earlier writes.
         self.drain_own();
-        self.threads[thread].is_without_slot = !has_slots || self.fails_to_give_slots();
+        self.threads[thread].is_without_slot = slots == Slots::None || self.fails_to_give_slots();
         self.happened(Happening::Born(thread as u32));
         self.make_ready(thread, self.time());
     }
@@ -250,12 +257,12 @@ impl Here {
         self.with(|engine| {
             let thread = engine.add_thread(job, Place::Anywhere, None, name, None);
             engine.threads[thread].is_masked = true;
-            engine.begin_thread(thread, true);
+            engine.begin_thread(thread, Slots::Usual);
         });
     }
 
     /// Runs jobs as concurrent threads, and returns when they have ended.
-    pub fn run(self, jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>, has_slots: bool) {
+    pub fn run(self, jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>, slots: Slots) {
         if jobs.is_empty() {
             return;
         }
@@ -271,7 +278,7 @@ impl Here {
             self.with(|engine| {
                 let name = format!("t{}", engine.threads.len());
                 let thread = engine.add_thread(job, place, Some(engine.current), name, handler);
-                engine.begin_thread(thread, has_slots);
+                engine.begin_thread(thread, slots);
             });
         }
         self.step(Access::System { number: WAIT });

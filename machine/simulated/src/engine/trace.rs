@@ -63,7 +63,7 @@ pub struct Event {
     pub what: Happening,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Trace {
     /// A file that gets each choice and each line at once, so that they outlive the process.
     sink: Option<i32>,

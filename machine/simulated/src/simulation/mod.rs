@@ -17,7 +17,7 @@ pub use exhaustive::{Exhausted, exhaust};
 pub use pct::Priorities;
 pub use strategy::{Choice, Deviation, Random, Rates, Replay, Strategy};
 
-use crate::engine::{self, Access, Engine};
+use crate::engine::{self, Access, Engine, Slots};
 use crate::slot::Mode;
 use std::ffi::CString;
 use std::fmt;
@@ -191,12 +191,12 @@ fn here() -> engine::Here {
 
 /// Runs jobs concurrently, each as its own thread, to their ends. Signals of a strategy call `handler`.
 pub fn run(jobs: Vec<(Job<'_>, Place)>, handler: Option<&(dyn Fn() + Sync)>) {
-    here().run(jobs, handler, true);
+    here().run(jobs, handler, Slots::Usual);
 }
 
 /// The same for one job, on a thread without a slot.
 pub fn run_without_slot(job: Job<'_>) {
-    here().run(vec![(job, Place::Anywhere)], None, false);
+    here().run(vec![(job, Place::Anywhere)], None, Slots::None);
 }
 
 /// Runs `child` in a copy of the process with only this thread, and waits. Only an ordinary fork runs handlers.

@@ -84,9 +84,13 @@ fn take() -> usize {
     (0..MAX).find(free).expect("as many slots as host threads")
 }
 
-/// Marks the start or end of a section in this host thread's slot, which orders the section's accesses.
-pub fn set_busy(busy: bool) {
-    BUSY[own_slot() as usize].store(busy, Ordering::SeqCst);
+/// Marks the start of a section in this host thread's slot, which orders the section's accesses, as its end does.
+pub fn begin_section() {
+    BUSY[own_slot() as usize].store(true, Ordering::SeqCst);
+}
+
+pub fn end_section() {
+    BUSY[own_slot() as usize].store(false, Ordering::SeqCst);
 }
 
 /// Waits until all running sections are over.

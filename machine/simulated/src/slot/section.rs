@@ -30,16 +30,16 @@ impl Section {
     fn begin() -> Self {
         let section = Section(engine::here());
         match section.0 {
-            Some(here) => here.with(|engine| engine.set_section(true)),
-            None => given::set_busy(true),
+            Some(here) => here.with(|engine| engine.begin_section()),
+            None => given::begin_section(),
         }
         section
     }
 
     fn end(self) {
         match self.0 {
-            Some(here) => here.with(|engine| engine.set_section(false)),
-            None => given::set_busy(false),
+            Some(here) => here.with(|engine| engine.end_section()),
+            None => given::end_section(),
         }
     }
 
