@@ -321,18 +321,19 @@ pub fn declared(runner: &dyn Runner, operations: &Operations) -> Outcome {
 /// The body of [`Operations::is_alone`].
 pub fn alone_at_first(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.is_alone)(), "a process that never had a second thread is not alone");
-    in_children(runner, operations, true)?;
+    in_children(runner, operations)?;
     let during = alone(runner, || (operations.is_alone)());
     ensure!(!during, "a process with two threads is alone");
     ensure!(!(operations.is_alone)(), "a process that had a second thread is alone again");
-    in_children(runner, operations, false)?;
+    in_children(runner, operations)?;
     Ok("until the second thread".into())
 }
 
-fn in_children(runner: &dyn Runner, operations: &Operations, expected: bool) -> Result<(), String> {
+fn in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), String> {
+    let parents = (operations.is_alone)();
     for fork in [Fork::Bare, Fork::Ordinary] {
         let child: Child<'_> = &mut || {
-            if (operations.is_alone)() == expected {
+            if (operations.is_alone)() == parents {
                 Ok(())
             } else {
                 Err("a child does not say what its parent said of being alone")

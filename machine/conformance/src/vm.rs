@@ -111,14 +111,10 @@ fn holds(at: *mut u8, pages: usize, first: Option<u64>) -> bool {
     (0..pages).all(|page| get(at, page) == first.map_or(0, |first| first + page as u64))
 }
 
-/// Whether a child dies of reading, or of writing, a page.
-fn is_deadly(runner: &dyn Runner, at: *mut u8, page: usize, write: bool) -> bool {
+/// Whether a child dies of it.
+fn is_deadly<R>(runner: &dyn Runner, work: impl Fn() -> R) -> bool {
     let child: Child<'_> = &mut || {
-        if write {
-            put(at, page, 1);
-        } else {
-            get(at, page);
-        }
+        work();
         Ok(())
     };
     runner.fork(Fork::Bare, child) == Ended::Died
@@ -132,7 +128,7 @@ fn fresh(operations: &Operations, access: Access) -> Result<*mut u8, String> {
 pub fn reserved(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (hidden, zero) = (fresh(operations, Access::None)?, fresh(operations, Access::ReadWrite)?);
     ensure!([hidden, zero].iter().all(|at| at.addr().is_multiple_of(PAGE)), "a mapping is not aligned to pages");
-    ensure!(is_deadly(runner, hidden, 1, false), "a page without access can be read");
+    ensure!(is_deadly(runner, || get(hidden, 1)), "a page without access can be read");
     ensure!(holds(zero, PAGES, None), "fresh memory is not zero");
     fill(zero, PAGES, 10);
     ensure!(holds(zero, PAGES, Some(10)), "memory does not keep what is written");
@@ -182,7 +178,7 @@ pub fn decommitted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(holds(at, 2, Some(30)), "decommitting lost pages before");
     ensure!(holds(at.wrapping_add(2 * PAGE), 3, None), "decommitted memory is not zero");
     ensure!(holds(at.wrapping_add(5 * PAGE), 3, Some(35)), "decommitting lost pages behind");
-    ensure!(!is_deadly(runner, at, 3, true), "decommitted memory cannot be written");
+    ensure!(!is_deadly(runner, || put(at, 3, 1)), "decommitted memory cannot be written");
     Ok("three pages of eight".into())
 }
 
@@ -193,7 +189,7 @@ pub fn released(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let middle = at.wrapping_add(3 * PAGE);
     // SAFETY: the mapping is ours.
     ensure!(unsafe { (operations.release)(middle, 2 * PAGE) }, "pages could not be released");
-    ensure!(is_deadly(runner, at, 3, false) && is_deadly(runner, at, 4, false), "released memory can be read");
+    ensure!([3, 4].iter().all(|&page| is_deadly(runner, || get(at, page))), "released memory can be read");
     ensure!(holds(at, 3, Some(40)) && holds(at.wrapping_add(5 * PAGE), 3, Some(45)), "releasing lost pages beside");
     let again = (operations.reserve)(middle, 2 * PAGE, Access::ReadWrite);
     ensure!(again == Some(middle), "released address space is not free: {again:?}");
@@ -287,7 +283,7 @@ pub fn moved(runner: &dyn Runner, operations: &Operations) -> Outcome {
         "moving lost pages beside the target"
     );
     ensure!(
-        !is_deadly(runner, from, 2, true) && !is_deadly(runner, to, 3, true),
+        !is_deadly(runner, || put(from, 2, 1)) && !is_deadly(runner, || put(to, 3, 1)),
         "moved pages, or those left, cannot be written"
     );
     move_what_differs(operations)?;
@@ -320,7 +316,7 @@ pub fn resized(runner: &dyn Runner, operations: &Operations) -> Outcome {
     // SAFETY: the mapping is ours.
     unsafe {
         ensure!((operations.resize)(at, BYTES, 5 * PAGE), "a mapping could not be shortened");
-        ensure!(is_deadly(runner, at, 5, false), "the end of a shortened mapping can be read");
+        ensure!(is_deadly(runner, || get(at, 5)), "the end of a shortened mapping can be read");
         ensure!(holds(at, 5, Some(150)), "shortening lost what stays");
         ensure!((operations.resize)(at, 5 * PAGE, BYTES), "a mapping could not grow into the place that it left");
         ensure!(

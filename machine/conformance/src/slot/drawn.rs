@@ -29,6 +29,8 @@ pub struct Stock<'a> {
     /// Where it lies.
     pub rows: Rows,
     operations: &'a Operations,
+    /// Whether workers fill up what was drawn.
+    refills: bool,
     /// For each row, whether somebody moves its edge.
     moving: Vec<AtomicBool>,
     drawn: AtomicI64,
@@ -44,8 +46,8 @@ impl<'a> Stock<'a> {
         let rows = Rows::new()?;
         let moving = (0..=rows.last()).map(|_| AtomicBool::new(false)).collect();
         let [accepted, refused, refilled] = [const { AtomicU64::new(0) }; 3];
-        let drawn = AtomicI64::new(0);
-        Ok(Stock { rows, operations, moving, drawn, accepted, refused, refilled, findings: Findings::new() })
+        let (drawn, findings) = (AtomicI64::new(0), Findings::new());
+        Ok(Stock { rows, operations, refills: true, moving, drawn, accepted, refused, refilled, findings })
     }
 
     /// What was found so far.
@@ -68,8 +70,8 @@ impl<'a> Stock<'a> {
         }
     }
 
-    /// Draws as long as the runner goes on; if `refills`, what was drawn is filled up.
-    pub fn work(&self, runner: &dyn Runner, thread: usize, refills: bool) {
+    /// Draws as long as the runner goes on.
+    pub fn work(&self, runner: &dyn Runner, thread: usize) {
         let mut random = random(runner, thread);
         let (mut drawn, mut accepted, mut refused) = (0, 0, 0);
         while runner.goes_on() && self.findings.none() {
@@ -83,7 +85,7 @@ impl<'a> Stock<'a> {
                 } else {
                     refused += 1;
                 }
-                if refills && random.bool() {
+                if self.refills && random.bool() {
                     self.refill_own(&mut random);
                 }
             }
@@ -161,10 +163,10 @@ fn is_open(pair: Pair) -> bool {
 
 /// The body of [`Operations::draw`], which relies on no other operation.
 pub fn drawn(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let stock = Stock::new(operations)?;
+    let stock = Stock { refills: false, ..Stock::new(operations)? };
     alone(runner, || one_draws(runner, &stock.rows, operations))?;
     stock.fill(runner);
-    all_draw(runner, operations, &stock, false);
+    all_draw(runner, operations, &stock);
     stock.account()
 }
 
@@ -173,17 +175,17 @@ pub fn refilled(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let stock = Stock::new(operations)?;
     alone(runner, || one_replaces(&stock.rows, operations))?;
     stock.rows.prepare_all(ZERO);
-    all_draw(runner, operations, &stock, true);
+    all_draw(runner, operations, &stock);
     stock.account()
 }
 
-fn all_draw(runner: &dyn Runner, operations: &Operations, stock: &Stock<'_>, refills: bool) {
+fn all_draw(runner: &dyn Runner, operations: &Operations, stock: &Stock<'_>) {
     let turn = AtomicI64::new(0);
     // One up, one down.
     let handler = || stock.interrupt(turn.fetch_add(1, Ordering::Relaxed) % 2 * 2 - 1);
     let work = |thread| {
         (operations.current)();
-        stock.work(runner, thread, refills);
+        stock.work(runner, thread);
     };
     under_restarts(runner, operations, &handler, &work);
 }
@@ -295,7 +297,7 @@ pub fn marked(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let closer = Closer { stock: &stock, operations, closed: AtomicU64::new(0), lost: AtomicU64::new(0) };
     let job = |thread| {
         (operations.current)();
-        if thread < workers { stock.work(runner, thread, true) } else { closer.work(runner, thread) }
+        if thread < workers { stock.work(runner, thread) } else { closer.work(runner, thread) }
     };
     let handler = || stock.interrupt(turn.fetch_add(1, Ordering::Relaxed) % 2 * 2 - 1);
     runner.run(Placement::Moved, crowd(workers + CLOSERS, &job), interrupts(runner, &handler));

@@ -114,7 +114,7 @@ impl<'a> Owners<'a> {
             self.replaced.fetch_add(2, Ordering::Relaxed);
             return Some(pointer);
         }
-        let mut array = self.take_given(slot, kind).or_else(|| self.depot.get(true))?;
+        let mut array = self.take_given(slot, kind).or_else(|| self.depot.get_filled())?;
         let pointer = array.pop(&self.region);
         self.install_to_take(slot, kind, array);
         pointer
@@ -180,7 +180,7 @@ impl<'a> Owners<'a> {
         let word = self.word(slot, takes(kind));
         match Array::of_take_word(word) {
             Some(array) if array.is_empty(&self.region) && self.replace(slot, takes(kind), word, 0) => Some(array),
-            _ => self.depot.get(false),
+            _ => self.depot.get_empty(),
         }
     }
 
@@ -266,8 +266,12 @@ impl Depot {
         self.locked(|stacks| stacks[stack].push(array));
     }
 
-    fn get(&self, with_tokens: bool) -> Option<Array> {
-        self.locked(|stacks| stacks[!with_tokens as usize].pop())
+    fn get_filled(&self) -> Option<Array> {
+        self.locked(|[filled, _]| filled.pop())
+    }
+
+    fn get_empty(&self) -> Option<Array> {
+        self.locked(|[_, empty]| empty.pop())
     }
 
     fn all(&self) -> Vec<Array> {

@@ -71,9 +71,8 @@ fn cases(mode: Mode) -> Vec<Case> {
     list.lines().map(parse).collect()
 }
 
-fn of_module(mode: Mode, module: &str, planted: bool) -> Vec<Case> {
-    let of_module = |case: &Case| case.module() == module && case.is_planted() == planted;
-    let found: Vec<Case> = cases(mode).into_iter().filter(of_module).collect();
+fn of_module(mode: Mode, module: &str, is_asked: fn(&Case) -> bool) -> Vec<Case> {
+    let found: Vec<Case> = cases(mode).into_iter().filter(|case| case.module() == module && is_asked(case)).collect();
     assert!(!found.is_empty(), "there is no such case of {module}");
     found
 }
@@ -99,13 +98,14 @@ fn pass(mode: Mode, module: &str) {
         println!("{}", text(&output));
         (!output.status.success()).then(|| format!("{} in mode {mode:?}:\n{}\n", case.name, text(&output)))
     };
-    let failures: Vec<String> = of_module(mode, module, false).into_iter().filter_map(run).collect();
+    let failures: Vec<_> = of_module(mode, module, |case| !case.is_planted()).into_iter().filter_map(run).collect();
     assert!(failures.is_empty(), "{}", failures.concat());
 }
 
 /// Runs the planted cases of a module; each must find something.
 fn find(mode: Mode, module: &str) {
-    let missed: Vec<String> = of_module(mode, module, true).into_iter().filter_map(|case| miss(mode, &case)).collect();
+    let planted = of_module(mode, module, Case::is_planted);
+    let missed: Vec<_> = planted.into_iter().filter_map(|case| miss(mode, &case)).collect();
     assert!(missed.is_empty(), "{}", missed.concat());
 }
 
