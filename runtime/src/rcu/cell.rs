@@ -10,12 +10,12 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use machine::sync::{AtomicPtr, Ordering};
 
-/// A value that is read without waiting, and replaced as a whole. What was replaced is dropped after a grace period: on
-/// the runtime's worker if its type has anything to drop, else the thread that replaces it frees it.
+/// A value that is read without waiting, and replaced as a whole. A replaced value is dropped after a grace period, on
+/// the runtime's worker. If its type has nothing to drop, its memory is freed as by [`defer_free`](super::defer_free).
 ///
-/// Reading costs a section and a load, writes nothing that others read, and waits for no thread; replacing costs an
-/// allocation, an exchange, and what [`defer_free`](super::defer_free) or [`defer_drop`](super::defer_drop) cost.
-/// Values lie in the runtime's heap, up to some 32 KiB.
+/// Reading costs a section and a load, writes nothing that others read, and waits for no thread. Replacing costs an
+/// allocation, an exchange, and a [`defer_free`](super::defer_free) or a [`defer_drop`](super::defer_drop). Values lie
+/// in the runtime's heap, up to some 32 KiB.
 ///
 /// Signal handlers may load on top of anything. A fork child has its own.
 ///
@@ -121,7 +121,7 @@ impl<T: Send + Sync + 'static> Cell<T> {
 
     /// Puts a value in the place of one that was loaded here, if that is still there.
     ///
-    /// It is the same one that is compared, not an equal one: it cannot have gone and come back, as it was loaded all
+    /// It compares for the same value, not an equal one: this one cannot have gone and come back, as it was loaded all
     /// the time.
     pub fn compare_exchange(&self, current: Loaded<'_, T>, value: T) -> Result<(), NotExchanged<T>> {
         let new = place(value).map_err(|OutOfMemory(value)| NotExchanged::OutOfMemory(value))?;

@@ -1,24 +1,24 @@
-//! Deferring: what is to be freed, dropped or called after a grace period, by another thread.
+//! Deferring: other threads free, drop or call something after a grace period.
 //!
 //! Everything waits in the queue of the slot where it was deferred (`queues`). A thread that defers maintains its
-//! slot's queue now and then: it asks for a grace period when enough waits to be worth one, and frees a part of what
-//! has waited long enough. All else is left to the worker, and so are all calls.
+//! slot's queue now and then. It asks for a grace period when enough waits to be worth one, and frees a part of what
+//! has waited long enough. The worker does the rest, and makes all calls.
 //!
-//! Blocks of size classes are retired into a magazine of their slot first, as cheaply as they would be freed: only a
-//! thread that fills the magazine, or finds none, takes the slow path that is told of here.
+//! Blocks of size classes are first retired into a magazine of their slot, as cheaply as they would be freed. Only a
+//! thread that fills the magazine, or finds none, takes the slow path, which is in this file.
 //!
 //! **How much can wait.** In a slot, up to a mark (`rcu.high_mark` objects, `rcu.high_kib`). Beyond it, a thread on the
-//! slow path is held up until less waits, or until `rcu.hold_up_ms` milliseconds are over: it may have locks that
-//! readers wait for, so this cannot be for ever. With sections open, or with a registered reader online, it is not held
-//! up, as it would wait for itself. So while readers keep a grace period from ending for T milliseconds, at most
+//! slow path is held up until less waits, but at most for `rcu.hold_up_ms` milliseconds: it may have locks that readers
+//! wait for. With sections open, or with a registered reader online, it is not held up, as it would wait for itself. If
+//! readers hold a grace period up for T milliseconds, the bound is
 //!
 //! ```text
 //!   slots in use × (mark + a batch for each size in use)
 //!     +  threads that defer outside of sections × (T / hold-up + 1) batches
 //! ```
 //!
-//! wait, and what is deferred inside of sections, and by registered readers that come to no checkpoint. A batch is at
-//! most 16 KiB, or two objects if these are more; large blocks come alone.
+//! besides what threads defer inside of sections, or with a registered reader that reaches no checkpoint. A batch is at
+//! most 16 KiB, or two objects if these are more. Large blocks come alone.
 
 use super::domain::{Domain, own_sections};
 use super::grace::{Caller, Cookie, MICROSECOND, MILLISECOND, Pace, Patience};
@@ -48,30 +48,30 @@ const LOW_MARK: Key = Key::of("rcu.low_percent");
 const HOLD_UP: Key = Key::of("rcu.hold_up_ms");
 const HAND_BACK: Key = Key::of("rcu.hand_back");
 
-/// What waits to be freed or called; exact at rest.
+/// Counts what waits to be freed or called; exact at rest.
 pub fn waiting() -> Waiting {
     Domain::of_process().deferred.waiting()
 }
 
-/// What waiting for the queues' locks cost.
+/// The waits for the queues' locks.
 pub fn contention() -> &'static Contention {
     &Domain::of_process().deferred.contention
 }
 
-/// Frees a block after a grace period: when all sections that are open now have ended. Any block of the heap, of a
-/// group or of an object cache. Null is nothing. It costs about as much as to free the block and to lock the slot's
-/// queue; from time to time a grace period, and at the mark (see the module) some milliseconds. The caller has to do
-/// nothing else for it to be freed.
+/// Frees a block after a grace period: when all sections that are open now have ended. It may be any block of the heap,
+/// of a group or of an object cache, or null. Costs about as much as to free the block and to lock the slot's queue.
+/// From time to time it costs a grace period, and at the mark (see the module) some milliseconds. The caller need not
+/// do anything else.
 ///
 /// In a process with one thread, outside of sections, the block is freed at once. The first call that defers something
-/// in a process makes the worker, and so must not be in a signal handler; later ones may. A fork child frees what
-/// waited when it forked as soon as it defers something itself, or asks for [`barrier`].
+/// in a process makes the worker, and so must not be in a signal handler; later ones may. A fork child inherits what
+/// waited. It frees that as soon as it defers something itself, or asks for [`barrier`].
 ///
 /// # Safety
-/// The block is the caller's to give up, but that readers may find it in sections that are open.
+/// The caller owns the block, except that readers may find it in sections that are open.
 #[inline(always)]
 pub unsafe fn defer_free(block: *mut u8) {
-    // Where there are retire slots, there is a heap.
+    // If there are retire slots, there is a heap.
     let slots = Domain::of_process().deferred.retire_slots();
     // SAFETY: passed on.
     let is_done = slots.is_some_and(|slots| unsafe { slots.push(heap().class_word(block), block) });
@@ -121,9 +121,9 @@ unsafe fn defer_slow(block: *mut u8) {
     }
 }
 
-/// Calls a function after a grace period, on a thread of the runtime's, with no locks held; calls that were deferred in
-/// the same slot come in this order. Never fails, and allocates nothing. The function may do anything but wait for
-/// [`barrier`]; others wait as long as it takes.
+/// Calls a function after a grace period, on a thread of the runtime's, with no locks held. Calls that were deferred in
+/// the same slot keep their order. Never fails, and allocates nothing. The function may do anything except wait for
+/// [`barrier`]. Other calls wait until it returns.
 ///
 /// The head usually lies in the object that the function then frees. Signal handlers and fork children: as for
 /// [`defer_free`].
@@ -136,7 +136,7 @@ pub unsafe fn call(head: *mut Head, function: unsafe extern "C" fn(*mut Head)) {
     unsafe { call_of(head, function, 0) }
 }
 
-/// The same for something of so many bytes, which count towards the mark.
+/// The same for an object of so many bytes, which count towards the mark.
 ///
 /// # Safety
 /// As for [`call`].
@@ -145,7 +145,7 @@ pub unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head)
     enter();
     // SAFETY: passed on.
     match domain.deferred.put(|held, _| unsafe { held.put_call(head, function, bytes) }) {
-        // There is one queue only, and this is a handler on top of the thread that has it.
+        // There is one queue only, and this handler interrupted the thread that holds it.
         // SAFETY: passed on, and a grace period is over.
         (_, Put::NoMemory) if wait_instead(domain) => unsafe { function(head) },
         (_, Put::NoMemory) => {}
@@ -158,7 +158,7 @@ pub unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head)
     }
 }
 
-/// A value, and what it needs to wait until it is dropped.
+/// A value, with the head by which it waits to be dropped.
 #[repr(C)]
 pub(super) struct Dropped<T> {
     head: Head,
@@ -168,7 +168,7 @@ pub(super) struct Dropped<T> {
 const _: () = assert!(offset_of!(Dropped<u64>, head) == 0);
 
 unsafe extern "C" fn drop_it<T>(head: *mut Head) {
-    // SAFETY: the head is the first field of what `retire` was given, which is no other thread's any more.
+    // SAFETY: the head is the first field of what `retire` was given, and no other thread has that any more.
     unsafe {
         head.cast::<Dropped<T>>().drop_in_place();
         heap().free_any(head.cast());
@@ -178,8 +178,7 @@ unsafe extern "C" fn drop_it<T>(head: *mut Head) {
 /// Drops a value and frees its place after a grace period: by a call, if there is anything to drop.
 ///
 /// # Safety
-/// The place is one of [`place`], and the caller's to give up, but that readers may find it in sections that are
-/// open.
+/// The place is from [`place`], and the caller owns it, except that readers may find it in sections that are open.
 pub(super) unsafe fn retire<T>(place: NonNull<Dropped<T>>) {
     // SAFETY: passed on.
     unsafe {
@@ -191,8 +190,8 @@ pub(super) unsafe fn retire<T>(place: NonNull<Dropped<T>>) {
 }
 
 /// Drops a value after a grace period, on a thread of the runtime's, as [`call`] does: a box with an object that
-/// readers may have found, say, or anything else that must not go before they are done. Up to some 32 KiB; larger ones
-/// belong into a box.
+/// readers may have found, or anything else that must stay until they are done. At most some 32 KiB: put a larger value
+/// into a box.
 ///
 /// If there is no memory for the value to wait in, the caller waits for a grace period itself. In a section it cannot,
 /// and the value is not dropped, which [`Waiting::lost`] counts.
@@ -227,7 +226,7 @@ fn take_place<T>() -> Option<NonNull<T>> {
     object.or_else(|| NonNull::new(heap().refill(class, size_of::<T>(), 0)?)).map(NonNull::cast)
 }
 
-/// There is no memory for anything to wait in: waits itself, if that can be; whether it did.
+/// If there is no memory to wait in: waits for a grace period. False: the thread would wait for itself.
 #[cold]
 fn wait_instead(domain: &Domain) -> bool {
     if domain.waits_for_itself() {
@@ -238,15 +237,15 @@ fn wait_instead(domain: &Domain) -> bool {
     true
 }
 
-/// Waits until all that was deferred before, by any thread, is freed, dropped and called, and what typesafe caches gave
-/// up is given back. Must not be called in a section, nor by what is called: it would wait for itself, and ends the
-/// program instead. Nor in signal handlers.
+/// Waits until all that any thread deferred before is freed, dropped and called, and typesafe caches have given back
+/// the spans that they gave up. Must not be called in a section, nor in a deferred call: it would wait for itself, and
+/// ends the program instead. Nor in signal handlers.
 #[track_caller]
 pub fn barrier() {
     barrier_for(Caller::Place(Location::caller()));
 }
 
-/// What it is made of.
+/// [`barrier`] on behalf of a caller.
 pub fn barrier_for(caller: Caller) {
     let domain = Domain::enter();
     if own_sections() != 0 || domain.deferred.is_caller() {
@@ -255,7 +254,7 @@ pub fn barrier_for(caller: Caller) {
     }
     let deferred = &domain.deferred;
     let mut patience = Patience::new(Pace::Usual);
-    // Entered again each time: a handler may have forked meanwhile, and this be the child.
+    // Entered again each time: a handler may have forked meanwhile, and this may be the child.
     while !Domain::enter().deferred.take_retired() {
         patience.rest(&domain.grace, domain.grace.news());
     }
@@ -269,11 +268,11 @@ pub fn barrier_for(caller: Caller) {
             let seen = domain.grace.news();
             free_all(domain, caller);
             if !has_left() {
-                // Another thread makes calls.
+                // Another thread is making calls.
                 patience.rest(&domain.grace, seen);
             }
         }
-        // What had left before, and what has since: each segment's hands were empty at some moment.
+        // Also waits for all that threads had taken out: nothing of a segment was in hands at some moment.
         for segment in [0, 1] {
             while queue.is_in_hands(segment) {
                 Domain::enter();
@@ -281,7 +280,7 @@ pub fn barrier_for(caller: Caller) {
             }
         }
     }
-    // Twice: the first may only free those that were sealed before.
+    // Twice: the first round may only free spans that were sealed before.
     for _ in 0..2 {
         free_waiting(domain, || {
             if does_any_wait() {
@@ -308,7 +307,7 @@ pub(crate) fn has_worker() -> bool {
     Domain::of_process().worker.is_there()
 }
 
-/// Something waits for readers, or will.
+/// For a span that waits for readers, or will.
 pub(crate) fn rouse_worker() {
     Domain::enter().worker.rouse(Put::Enough, &WORK);
 }
@@ -348,7 +347,7 @@ fn maintain(domain: &Domain, queue: &Queue, pace: Pace) {
     }
 }
 
-/// Frees what has waited for long enough, up to so many objects.
+/// Frees objects that have waited for long enough, up to `most`.
 fn free_from(domain: &Domain, queue: &Queue, most: u64) {
     let (mut freed, mut since) = (0, 0);
     while let Some((batch, objects, segment)) = take(domain, queue, Held::take_batch) {
@@ -367,11 +366,11 @@ fn free_from(domain: &Domain, queue: &Queue, most: u64) {
     }
 }
 
-/// The slot that what has waited in a queue goes back to, and the bytes that are kept there in any case; none: to the
-/// slot of the thread that frees it.
+/// The slot to which a queue's batches go back, and the bytes that stay there in any case. None: to the slot of the
+/// thread that frees them.
 ///
-/// A slot that goes on as it did takes as many objects until the next ones come back as wait now, and will until a
-/// grace period is worth it.
+/// Before the next batches come back, a slot that goes on as it did takes as much as waits now, and as makes a grace
+/// period worth it.
 fn home_of(domain: &Domain, queue: &Queue) -> Option<Home> {
     let kept = queue.bytes() + (LAZY_KIB.get() << 10);
     (HAND_BACK.get() == 1).then(|| Home { slot: domain.deferred.slot_of(queue), kept_bytes: kept as usize })
@@ -383,11 +382,11 @@ fn take<'q, R>(domain: &Domain, queue: &'q Queue, take: impl FnOnce(&mut Held<'q
     if domain.grace.is_over(held.sealed()?) { take(&mut held) } else { None }
 }
 
-/// Waits until less waits in a queue, but not for long.
+/// Holds the thread up until less waits in a queue, but not for long.
 #[cold]
 fn hold_up(domain: &Domain, queue: &Queue) {
     let most_ns = HOLD_UP.get() * MILLISECOND;
-    // What it waits for could be its own section, or its own call.
+    // The thread could wait for its own section, or its own call.
     if most_ns == 0 || domain.waits_for_itself() {
         return;
     }
@@ -404,7 +403,7 @@ fn hold_up(domain: &Domain, queue: &Queue) {
     }
 }
 
-/// Frees, and calls, all that waits now in the sealed segments, or if those are empty in the open ones.
+/// Frees and calls all that waits now in sealed segments, and in open ones whose sealed segment is empty.
 fn free_all(domain: &Domain, caller: Caller) {
     let deferred = &domain.deferred;
     deferred.take_retired();
@@ -420,7 +419,7 @@ fn free_all(domain: &Domain, caller: Caller) {
     }
 }
 
-/// Frees the spans of typesafe caches that wait for readers, after a grace period, if no others wait for theirs.
+/// Seals the waiting spans of typesafe caches, waits, and frees all those whose grace period is over.
 fn free_waiting(domain: &Domain, wait: impl FnOnce()) {
     let heap = root::is_installed().then(heap);
     heap.inspect(|heap| heap.central().seal_waiting(|| start().number()));
@@ -429,11 +428,10 @@ fn free_waiting(domain: &Domain, wait: impl FnOnce()) {
     heap.inspect(|heap| heap.central().free_waiting(is_over, |free| heap.cpu.as_only_drainer(here!(), free)));
 }
 
-/// Makes the calls whose time has come. One thread does at a time, so that they are made in the order in which they
-/// were deferred in a slot.
+/// Makes the calls whose grace period is over. One thread at a time does, so that calls of a slot keep their order.
 fn make_calls(domain: &Domain, queue: &Queue) {
     let caller = &domain.deferred.caller;
-    // Acquire pairs with the release below: behind what the last caller did.
+    // Acquire pairs with the release below: we come behind the last caller.
     if caller.compare_exchange(0, thread::id(), Ordering::Acquire, Ordering::Relaxed).is_err() {
         return;
     }

@@ -1,7 +1,7 @@
-//! The domain: all that the process knows of its sections and grace periods, and what a fork child makes of it.
+//! The domain: the process's state of sections and grace periods, and how a fork child puts it in order.
 //!
-//! **Levels.** Each thread counts its own open sections, in the word by which it knows what to do: `thread::level` is
-//! one lower for each, from what it is *based* on.
+//! **Levels.** Each thread counts its own open sections in `thread::level`, which also selects its slow paths: a
+//! *base*, minus one for each open section.
 //!
 //! | based on | the thread | slow path when it opens a section | slow path when it ends one |
 //! |---|---|---|---|
@@ -11,9 +11,8 @@
 //!
 //! **Forks.** When a child is put in order, the level of the thread that forked says how many of its sections are open.
 //! They are the child's *inherited* sections: a number, of which no row knows. As long as it is not zero, rows are not
-//! used. After the last one they are zeroed, and used again. Inherited sections and those that the thread has opened
-//! since are not told apart: when fewer are open than were inherited, the number falls. `docs/design/rcu.md` has the
-//! argument.
+//! used. After the last inherited section, rows are zeroed, and used again. The child does not tell inherited sections
+//! from later ones: when fewer are open than were inherited, the number falls. `docs/design/rcu.md` has the argument.
 
 use super::grace::Grace;
 use super::queues::Deferred;
@@ -25,18 +24,18 @@ use crate::settings;
 use machine::sync::{AtomicU32, AtomicU64, Ordering, order_reads, spin_loop};
 use machine::{process, root, slot, thread};
 
-/// What the level of a thread is counted down from that counts in rows.
+/// The base of a thread that counts in rows.
 const READY: i32 = 1 << 30;
-/// Likewise, of one that has inherited sections.
+/// The base of a thread that has inherited sections.
 const INHERITED: i32 = -(1 << 30);
-/// Beside the number of inherited sections: the child was put in order by another thread than the one that forked,
-/// which did not say yet what it has open.
+/// Beside the number of inherited sections: the child was put in order, but not by the thread that forked, which did
+/// not say yet what it has open.
 const UNSAID: u32 = 1 << 31;
 
-/// All about sections of the process. All zero is valid, and as a process begins.
+/// RCU's state in the process. All-zero is valid: a process begins with it.
 #[repr(C, align(64))]
 pub(super) struct Domain {
-    /// The generation that this is in order for, times two, plus one while a thread puts it in order; zero at first.
+    /// Twice the generation that this is in order for, plus one while a thread puts it in order; zero at first.
     state: AtomicU64,
     inherited: AtomicU32,
     is_watching: AtomicU32,
@@ -49,7 +48,7 @@ pub(super) struct Domain {
 
 const _: () = assert!(size_of::<Domain>() <= root::DOMAIN_BYTES - settings::BYTES);
 
-/// What a thread's level is counted down from.
+/// The base of a thread's level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
     Zero,
@@ -58,7 +57,7 @@ enum Base {
 }
 
 impl Base {
-    /// No thread has so many sections open that its level comes from one to the next.
+    /// No thread has so many open sections that its level gets from one base to the next.
     fn of(level: i32) -> Self {
         match level {
             1.. => Base::Ready,
@@ -100,8 +99,8 @@ impl Domain {
         domain
     }
 
-    /// Has children of ordinary forks put in order before they have a second thread. The first thread that reads or
-    /// waits does this, once in a process and all of its children.
+    /// Arranges that children of ordinary forks are put in order before they have a second thread. The first thread
+    /// that reads or waits does this, once in a process and all of its children.
     #[cold]
     fn watch_forks(&self, is_noticed: bool) {
         if self.is_watching.swap(1, Ordering::Relaxed) == 0 {
@@ -110,8 +109,8 @@ impl Domain {
         }
     }
 
-    /// Anew for the first thread of a process, or of a child. One thread does it, the others wait: a child's second
-    /// thread is born in it, and a handler comes before or after.
+    /// For the first thread of a process, or of a child. One thread does it, the others wait: a child's second thread
+    /// is created in the child, and a handler comes before or after.
     #[cold]
     fn put_in_order(&self) {
         loop {
@@ -123,7 +122,7 @@ impl Domain {
             let done = thread::without_signals(|| {
                 let (seen, current) = (self.state.load(Ordering::Acquire), current_state());
                 let busy = current | 1;
-                // Acquire: behind a thread of a parent that was at it. Relaxed on failure: looks again.
+                // Acquire: we come behind a parent's thread that was at it. Relaxed on failure: looks again.
                 if seen == busy
                     || seen == current
                     || self.state.compare_exchange(seen, busy, Ordering::Acquire, Ordering::Relaxed).is_err()
@@ -134,8 +133,8 @@ impl Domain {
                 if seen != 0 {
                     self.begin_in_child();
                 }
-                // Release pairs with the acquires here and in `enter`: a thread that sees the generation finds all as
-                // it is for it.
+                // Release pairs with the acquires here and in `enter`: a thread that sees the generation finds the
+                // domain in order.
                 self.state.store(current, Ordering::Release);
                 true
             });
@@ -153,12 +152,12 @@ impl Domain {
         self.deferred.begin_anew();
         match is_forker() {
             true => self.inherit(own_sections()),
-            // What was inherited before stays, as far as its thread is there.
+            // Sections inherited before stay, as far as their thread is there.
             false => self.rest(self.inherited.load(Ordering::Relaxed) | UNSAID),
         }
     }
 
-    /// Takes the calling thread's open sections, so many, for inherited ones.
+    /// Declares the calling thread's open sections, so many, as inherited.
     fn inherit(&self, sections: u32) {
         self.registered.keep_own();
         self.rest(sections);
@@ -177,7 +176,7 @@ impl Domain {
         self.sections.rest_rows();
     }
 
-    /// A section ended of a thread whose level is below zero.
+    /// Ends a section of a thread whose level is below zero.
     #[cold]
     pub(super) fn end_inherited(&self) {
         if Base::of(thread::level()) != Base::Inherited {
@@ -185,7 +184,7 @@ impl Domain {
         }
         thread::without_signals(|| {
             let since = INHERITED.wrapping_sub(thread::level());
-            // Else all that have ended may be younger ones.
+            // Else only younger sections may have ended.
             if Base::of(thread::level()) == Base::Inherited && since < 0 {
                 thread::set_level(INHERITED);
                 let seen = self.inherited.load(Ordering::Relaxed);
@@ -194,8 +193,8 @@ impl Domain {
                     thread::set_level(0);
                     self.sections.use_rows_again();
                 }
-                // By a subtraction: another thread of a child may say meanwhile that this one has not said what it has.
-                // Release pairs with the acquire in `has_inherited`: what was read in the section was read before.
+                // A subtraction, as another thread of a child may set `UNSAID` meanwhile. Release pairs with the
+                // acquire in `has_inherited`: the reads in the section come before.
                 self.inherited.fetch_sub(ended, Ordering::Release);
             }
         });
@@ -205,8 +204,8 @@ impl Domain {
         self.inherited.load(Ordering::Acquire) != 0
     }
 
-    /// Has the calling thread count in rows, if that can be; whether it does. It has no sections open but those that
-    /// its level says.
+    /// Makes the calling thread count in rows, if possible, and returns whether it does. Its level counts all its open
+    /// sections.
     pub(super) fn make_ready(&self) -> bool {
         if self.sections.are_rows_untried() {
             // Under the lock, so that the period stays the same. Without signals: in a child that a handler forked in
@@ -223,7 +222,7 @@ impl Domain {
         let uses_rows = self.sections.uses_rows();
         // Pairs with the fence in `synchronize::start`, for a grace period that found no rows (`order_readers`).
         order_reads();
-        // Without signals: a handler that forks would change the level, and what there is.
+        // Without signals: a handler that forks would change the level, and put rows to rest.
         uses_rows
             && thread::without_signals(|| match Base::of(thread::level()) {
                 Base::Ready => true,
@@ -241,7 +240,7 @@ impl Domain {
     }
 }
 
-/// What the state of a domain is that is in order for this process.
+/// The state of a domain that is in order for this process.
 fn current_state() -> u64 {
     u64::from(thread::generation()) << 1
 }
@@ -250,18 +249,18 @@ extern "C" fn put_child_in_order() {
     Domain::enter().deferred.collect_retired();
 }
 
-/// Where the kernel wipes nothing in children (before 4.14).
+/// For kernels that wipe nothing in children (before 4.14).
 extern "C" fn after_fork_in_child() {
     thread::declare_forked();
     put_child_in_order();
 }
 
-/// Whether this is the thread that forked, in a child; or the first one of a process that is none.
+/// Whether this is the first thread of the process: in a child, the one that forked.
 fn is_forker() -> bool {
     machine::code::thread_number() == process::id()
 }
 
-/// Sections that the calling thread has open, whether inherited or not.
+/// The number of the calling thread's open sections, inherited or not.
 pub(super) fn own_sections() -> u32 {
     let level = thread::level();
     match Base::of(level) {

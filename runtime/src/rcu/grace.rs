@@ -1,8 +1,8 @@
-//! What is known of grace periods: their numbers, how far the one under way has come, and which threads sleep.
+//! Grace periods: their numbers, the progress of the one under way, and the threads that sleep.
 //!
-//! One grace period is under way at a time, in steps of which none waits: a thread that needs one takes the lock, does
-//! a step, and lets go again (`synchronize`). So callers share grace periods, and a thread that vanishes in a fork has
-//! one in hand for a short time only. A program that polls drives them as well as one that waits.
+//! One grace period is under way at a time, in steps that never wait: a thread that needs one takes the lock, does a
+//! step, and lets go again (`synchronize`). So callers share grace periods, and a thread that vanishes in a fork holds
+//! the lock for a short time only. A program that polls drives them as well as one that waits.
 
 use crate::settings::Key;
 use core::fmt;
@@ -10,7 +10,7 @@ use core::panic::Location;
 use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, order_after_change, spin_loop, wait, wake_all};
 use machine::{clock, code};
 
-/// Rank of the lock, which is never waited for.
+/// Rank of the lock, for which no thread waits.
 const GRACE_RANK: u8 = 0;
 
 const FIRST_SCAN: Key = Key::of("rcu.first_scan_us");
@@ -27,7 +27,7 @@ pub(super) const WAITING_FOR_OLD: u32 = 3;
 pub(super) const WAITING_FOR_TURNED: u32 = 4;
 pub(super) const WAITING_FOR_STORES: u32 = 5;
 
-/// What callers of [`start`](super::start) get: the number of a grace period.
+/// The number of a grace period, which [`start`](super::start) returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Cookie(u64);
@@ -38,37 +38,37 @@ impl Cookie {
         self.0
     }
 
-    /// What [`number`](Self::number) said.
+    /// The cookie with this [`number`](Self::number).
     pub const fn from_number(number: u64) -> Self {
         Cookie(number)
     }
 }
 
-/// How far the grace period under way has come.
+/// The progress of grace periods.
 #[repr(C)]
 pub(super) struct Grace {
     lock: Lock<GRACE_RANK>,
-    /// Under the lock, as what follows.
+    /// Under the lock, as the fields below.
     pub(super) stage: AtomicU32,
     /// The first place that was not quiet yet.
     pub(super) place: AtomicU32,
     over: AtomicU64,
-    /// When readers were ordered last, and when a thread reported last that this takes long; by the clock.
+    /// When readers were ordered last, and when a thread last reported a long wait; by the clock.
     pub(super) ordered_at_ns: AtomicU64,
     pub(super) reported_at_ns: AtomicU64,
-    /// Changes when one is over; threads sleep on it.
+    /// Changes when a grace period is over; threads sleep on it.
     news: AtomicU32,
     sleepers: AtomicU32,
     begun: Begun,
 }
 
 /// Grace periods that have begun. In a line of its own: registered readers read it when they report, and each step
-/// writes all the rest.
+/// writes the rest.
 #[repr(C, align(64))]
 struct Begun(AtomicU64);
 
 impl Grace {
-    /// Does `work` under the lock, if no thread holds it that is still there.
+    /// Runs `work` under the lock, unless a thread holds it that is still there.
     pub(super) fn if_free<R>(&self, work: impl FnOnce(&Self) -> R) -> Option<R> {
         if !self.lock.try_acquire() && !self.lock.try_inherit() {
             return None;
@@ -79,7 +79,7 @@ impl Grace {
         Some(result)
     }
 
-    /// In a fork child: the grace period under way has to order readers again, and no thread sleeps.
+    /// In a fork child: the grace period under way must order readers again, and no thread sleeps.
     pub(super) fn begin_anew(&self) {
         if self.stage.load(Ordering::Relaxed) != IDLE {
             self.stage.store(ORDERING, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl Grace {
         self.begun.0.load(Ordering::Acquire)
     }
 
-    /// The first one that begins after this.
+    /// The next grace period to begin.
     pub(super) fn next(&self) -> Cookie {
         Cookie(self.begun.0.load(Ordering::SeqCst) + 1)
     }
@@ -103,7 +103,7 @@ impl Grace {
     }
 
     pub(super) fn over(&self) -> u64 {
-        // Acquire pairs with the release in `end`: what sections did that are over is done.
+        // Acquire pairs with the release in `end`: the reads in sections that ended come before.
         self.over.load(Ordering::Acquire)
     }
 
@@ -116,13 +116,13 @@ impl Grace {
         clock::now_ns().saturating_sub(self.ordered_at_ns.load(Ordering::Relaxed))
     }
 
-    /// Begins the next one. Under the lock, as is what follows.
+    /// Begins the next one. Under the lock, as are the functions below.
     pub(super) fn begin(&self) {
-        // Before readers are ordered: a thread that asks for a grace period and sees the number before comes before
-        // that order.
+        // Before readers are ordered. Pairs with the fence in `start`: a thread that sees the old number has unlinked
+        // before that order.
         self.begun.0.fetch_add(1, Ordering::SeqCst);
-        // Pairs with the fence in `Record::go_online`: if that comes first, we see that the reader is there; if ours
-        // does, the reader sees the number, and with it what was taken away.
+        // Pairs with the fence in `Record::go_online`. If that comes first, we see that the reader is there; if ours
+        // does, the reader sees the number, and no longer finds what was taken away.
         order_after_change();
         self.stage.store(ORDERING, Ordering::Relaxed);
     }
@@ -138,7 +138,7 @@ impl Grace {
         self.stage.store(IDLE, Ordering::Relaxed);
         // Release pairs with the acquire in `over`.
         self.over.store(self.begun.0.load(Ordering::Relaxed), Ordering::Release);
-        // SeqCst: either we see that a thread is about to sleep, or that one sees the news (`Patience::rest`).
+        // SeqCst: either we see that a thread is about to sleep, or it sees the news (`Patience::rest`).
         self.news.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             wake_all(&self.news);
@@ -155,14 +155,14 @@ pub enum Pace {
     Expedited,
 }
 
-/// What waits, for reports.
+/// The waiting code, for reports.
 #[derive(Clone, Copy, Debug)]
 pub enum Caller {
     /// A place in a Rust program.
     Place(&'static Location<'static>),
-    /// The code that called the library that this is a part of.
+    /// The code that called this library.
     OfLibrary,
-    /// The runtime, for what was deferred.
+    /// The runtime, for what threads deferred.
     Deferred,
 }
 
@@ -201,7 +201,7 @@ impl Patience {
         Patience { glances, sleep_ns, longest_ns }
     }
 
-    /// Whether it was asleep.
+    /// Waits a little. Returns whether the thread was asleep.
     pub(super) fn rest(&mut self, grace: &Grace, seen: u32) -> bool {
         if self.glances > 0 {
             self.glances -= 1;

@@ -1,8 +1,8 @@
 //! RCU: readers that register nothing, and grace periods.
 //!
 //! A reader *opens* a section ([`read`]) and ends it. An updater that takes something away first makes sure that no
-//! reader can find it any more, and then waits for a *grace period* ([`synchronize()`]): when it is over, all sections
-//! that were open when it began have ended.
+//! reader can find it any more. Then it waits for a *grace period* ([`synchronize()`]): at its end, all sections that
+//! were open at its beginning have ended.
 //!
 //! ```text
 //!   updater            unlink ─▶ synchronize ├──────── grace period ────────┤ free
@@ -19,14 +19,14 @@
 //! | `deferred` | what callers defer, and what is done with what waits |
 //! | `cell`, `typesafe` | values that are replaced, and objects that readers may look at after they were freed |
 //!
-//! [docs/design/rcu.md] has the argument, and tells what is different from the sources.
+//! [docs/design/rcu.md] has the argument, and the differences from the sources.
 //!
-//! Source of the algorithm: counters by CPU and by period, of which the ends are read before the begins, are those of
-//! sleepable RCU in the Linux kernel (McKenney); rows that are counted in by restartable additions, and fences that
-//! only the waiting side pays for, were shown by liburcu's and librseq's authors (Desnoyers).
+//! Source of the algorithm: sleepable RCU in the Linux kernel (McKenney) counts by CPU and by period, and reads the
+//! ends before the begins. The authors of liburcu and librseq (Desnoyers) have shown rows with restartable additions,
+//! and fences that only the waiting side pays for.
 //!
-//! In a fork child everything goes on: sections that the thread which forked had open are waited for there, those of
-//! all others are gone. Signal handlers may read, on top of anything. They must not wait for grace periods.
+//! Everything goes on in a fork child. It waits for the sections that the forking thread had open; those of all other
+//! threads are gone. Signal handlers may read on top of anything, but must not wait for grace periods.
 //!
 //! [docs/design/rcu.md]: https://github.com/commensal/commensal/blob/main/docs/design/rcu.md
 

@@ -1,12 +1,12 @@
-//! Readers that registered: their sections cost nothing, and they say now and then that they are in none.
+//! Registered readers: their sections cost nothing, and now and then they report that they are in none.
 //!
 //! ```text
 //!   registered ─▶ sections ─▶ checkpoint ─▶ sections ─▶ checkpoint ─▶ … ─▶ offline, or no more
 //!                              └ "seen": the number of the last grace period that began before it
 //! ```
 //!
-//! A grace period waits until each of them has seen its number, or is offline. How readers come to report, and so how
-//! short grace periods are, is for the program to choose, also while it runs: the [`Policy`].
+//! A grace period waits until each reader has seen its number, or is offline. The [`Policy`] says when readers report,
+//! and so how short grace periods are. The program may change it at any time.
 //!
 //! | policy | a checkpoint | a reader that holds a grace period up |
 //! |---|---|---|
@@ -16,18 +16,18 @@
 //! | [`Policy::None`] | likewise | is waited for |
 //!
 //! The threshold is the setting `rcu.till_qs_ms`. A reader that is flagged reports at its next checkpoint.
-//! [`Reader::checkpoint_always`] reports in any case. Short grace periods free memory early, and in small batches; long
-//! ones make large batches and few, and let more of it wait.
+//! [`Reader::checkpoint_always`] reports in any case. Short grace periods free memory early, in small batches. Long
+//! ones free it in few large batches, and more of it waits.
 //!
 //! **Why that is enough.** An updater takes something away, fences, and reads the number of grace periods
 //! (`synchronize::start`). Then that number is raised. A reader that has loaded the new number, and orders its loads
-//! (`order_reads`), finds no more what was taken away. What it read before, it had read when it stored what it has
-//! seen, by a release. So on x86 a report is a load and a store. Coming back from offline takes a fence: the store must
-//! be visible before anything is read. It pairs with the fence behind the number that is raised: either the grace
-//! period sees that the reader is there, or the reader sees all that was taken away.
+//! (`order_reads`), no longer finds what was taken away. Its earlier reads come before its report, which is a release
+//! store of the number. So on x86 a report is a load and a store. Coming back from offline takes a fence: the store
+//! must be visible before anything is read. It pairs with the fence behind the raised number (`Grace::begin`): either
+//! the grace period sees that the reader is there, or the reader sees all that was taken away.
 //!
-//! Source of the algorithm: liburcu's flavour of this name (Desnoyers), with numbers in place of two phases; policies
-//! and thresholds are those that the Linux kernel had at different times for loops that call `cond_resched` (McKenney).
+//! Source of the algorithm: liburcu's flavour of this name (Desnoyers), with numbers in place of two phases. The Linux
+//! kernel had these policies and thresholds at different times, for loops that call `cond_resched` (McKenney).
 
 use super::domain::Domain;
 use super::grace::{Caller, Pace};
@@ -44,11 +44,11 @@ pub fn policy() -> Policy {
     Domain::of_process().registered.policy()
 }
 
-/// A policy that was refused: the signal that it needs is the program's own.
+/// The policy was refused: the program itself handles the signal that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalInUse;
 
-/// Sets the policy, for all readers, those that are registered already too. Error: it stays as it was.
+/// Sets the policy for all readers, also for those already registered. Error: it stays as it was.
 pub fn set_policy(policy: Policy) -> Result<(), SignalInUse> {
     if policy == Policy::Kicked && !thread::on_interrupt(&(be_kicked as fn())) {
         return Err(SignalInUse);
@@ -69,14 +69,14 @@ fn look_after(record: &Record) {
     domain.registered.look_after(record, &domain.grace);
 }
 
-/// A reader of the calling thread, which is *online*: grace periods wait for its checkpoints. `KICKABLE`: it may be
-/// interrupted under [`Policy::Kicked`]; its sections are counted for that, by two additions in a word of its own.
+/// A reader of the calling thread, which is *online*: grace periods wait for its checkpoints. If it is `KICKABLE`, it
+/// may be interrupted under [`Policy::Kicked`], and each section costs two additions to its own word.
 ///
-/// A program has it where it would else open a section again and again: a server's loop, say, with a checkpoint at its
-/// end. What blocks for long goes into [`offline`](Self::offline). A reader that is forgotten, and does neither, is
-/// waited for, for ever; one that is dropped is not.
+/// It serves programs that would open a section again and again, as in a server's loop, with a checkpoint at its end.
+/// Work that blocks for long goes into [`offline`](Self::offline). Grace periods wait for ever for a reader that is
+/// forgotten and does neither, but not for one that is dropped.
 ///
-/// Threads may have several; a fork child has those of the thread that forked. Not for signal handlers.
+/// A thread may have several. A fork child has those of the thread that forked. Not for signal handlers.
 #[derive(Debug)]
 pub struct Reader<const KICKABLE: bool = false> {
     record: &'static Record,
@@ -111,8 +111,8 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         Section { reader: self }
     }
 
-    /// In no section: reports if the policy wants it to. Else it costs a load of a word of its own, which stays in this
-    /// CPU's cache.
+    /// In no section: reports if the policy demands it. Else it costs a load of the reader's own word, which stays in
+    /// this CPU's cache.
     #[inline(always)]
     pub fn checkpoint(&mut self) {
         if self.record.is_due() {
@@ -120,13 +120,13 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         }
     }
 
-    /// In no section: reports, whatever the policy.
+    /// In no section: reports under any policy.
     #[inline]
     pub fn checkpoint_always(&mut self) {
         self.record.report(&Domain::of_process().grace);
     }
 
-    /// Does something that may take long, as a reader for which no thread waits.
+    /// Runs `work`, which may take long, while no grace period waits for the reader.
     pub fn offline<R>(&mut self, work: impl FnOnce() -> R) -> R {
         /// Online again, also after a panic.
         struct Online(&'static Record);
@@ -140,24 +140,24 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         work()
     }
 
-    /// The reader as other languages have it, for [`Self::from_raw`]: it stays registered.
+    /// The reader for other languages, which stays registered: [`Self::from_raw`] takes it back.
     pub fn into_raw(self) -> *mut () {
         let raw = (&raw const *self.record).cast_mut().cast();
         forget(self);
         raw
     }
 
-    /// A reader that was given away by [`Self::into_raw`].
+    /// Takes a reader back from [`Self::into_raw`].
     ///
     /// # Safety
     ///
-    /// It is there once, and the calling thread's.
+    /// The calling thread owns it, and takes it back once.
     pub unsafe fn from_raw(raw: *mut ()) -> Self {
         // SAFETY: by the caller; records are never freed.
         Reader { record: unsafe { &*raw.cast() }, not_send: PhantomData }
     }
 
-    /// What [`Self::offline`] begins with, for languages without closures.
+    /// The beginning of [`Self::offline`], for languages without closures.
     ///
     /// # Safety
     ///
@@ -166,19 +166,19 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         self.record.go_offline();
     }
 
-    /// What [`Self::offline`] ends with.
+    /// The end of [`Self::offline`].
     pub fn go_online(&mut self) {
         self.record.go_online(&Domain::enter().grace);
     }
 
-    /// Waits for a grace period; [`synchronize`](fn@super::synchronize) would wait for this reader, too, and ends the
+    /// Waits for a grace period. [`synchronize`](fn@super::synchronize) would also wait for this reader, and ends the
     /// program.
     #[track_caller]
     pub fn synchronize(&mut self) {
         self.synchronize_for(Pace::Usual, Caller::Place(Location::caller()));
     }
 
-    /// What it is made of.
+    /// [`Self::synchronize`] on behalf of a caller.
     pub fn synchronize_for(&mut self, pace: Pace, caller: Caller) {
         self.record.go_offline();
         wait_for_registered(pace, caller);

@@ -1,17 +1,17 @@
-//! What waits in a slot: two segments, of which one is open, and the other one has a number.
+//! A slot's queue: two segments, of which one is open, and the other one is sealed with a grace period's number.
 //!
 //! ```text
 //!   open      by class: batch that is filled     full batches ─▶ … ─▶ …     calls ─▶ … ─▶ …
 //!   sealed    a grace period's number            full batches ─▶ … ─▶ …     calls ─▶ … ─▶ …
 //! ```
 //!
-//! What is deferred goes to the open segment. When that is worth a grace period and the sealed one is empty, it gets
-//! the next period's number, and they change places: one store. When the period is over, all of the sealed segment is
-//! free to go, and goes by and by.
+//! Deferred objects and calls go to the open segment. When that is worth a grace period and the sealed one is empty, it
+//! gets the next period's number, and they change places: one store. When the period is over, the sealed segment is
+//! emptied, a part at a time.
 //!
-//! Runs at the same time: any thread, under the queue's lock. If its holder vanishes in a fork, all is as before a
-//! store or after it: nothing is there twice, `repair` counts anew, and at worst one batch that was on its way is lost
-//! in the child, and what vanished threads had taken out to free it.
+//! Runs at the same time: any thread, under the queue's lock. If its holder vanishes in a fork, the child finds the
+//! queue as before a store or after it: nothing is in two places, and `repair` counts anew. The child loses at most one
+//! batch that was on its way, and what vanished threads had taken out to free.
 
 use super::grace::Cookie;
 use crate::caches::heap;
@@ -25,8 +25,7 @@ use machine::sync::{Acquired, AtomicU32, AtomicU64, Contention, Lock, Ordering, 
 /// The queue's lock is taken first: batches are made under it.
 const QUEUE_RANK: u8 = 0;
 
-/// What a deferred call needs: two words, in the object that it is about or beside it. They are the runtime's until the
-/// call.
+/// The two words of a deferred call, in the object that it is about or beside it. The runtime owns them until the call.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Head {
@@ -35,18 +34,18 @@ pub struct Head {
 }
 
 impl Head {
-    /// One that nothing is asked of yet.
+    /// A head without a call.
     pub const fn new() -> Self {
         Head { next: null_mut(), function: None }
     }
 }
 
-// SAFETY: any thread that has it alone may use it.
+// SAFETY: any thread may use a head that it owns.
 unsafe impl Send for Head {}
 // SAFETY: a shared reference allows nothing.
 unsafe impl Sync for Head {}
 
-/// Calls in the order in which they were deferred. Zeroes are none.
+/// Calls in the order in which they were deferred. All-zero: none.
 #[repr(C)]
 pub(super) struct Calls {
     first: *mut Head,
@@ -74,7 +73,7 @@ impl Calls {
         self.bytes += bytes;
     }
 
-    /// By the links alone.
+    /// Finds the last call and the count again from the links.
     fn repair(&mut self) {
         (self.last, self.count) = (null_mut(), 0);
         let mut next = self.first;
@@ -88,7 +87,7 @@ impl Calls {
     /// Makes all of the calls.
     ///
     /// # Safety
-    /// Their time has come.
+    /// A grace period is over since they were deferred.
     pub(super) unsafe fn make(self) {
         let mut next = self.first;
         while !next.is_null() {
@@ -108,7 +107,7 @@ impl Calls {
 struct Segment {
     batches: Batches,
     calls: Calls,
-    /// Of a sealed one: the grace period that has to be over.
+    /// If it is sealed: the grace period that must be over.
     cookie: u64,
 }
 
@@ -121,10 +120,10 @@ impl Segment {
 /// Under the lock.
 #[repr(C)]
 struct State {
-    /// How often segments have changed places. The open one is the one of this number's parity.
+    /// How often the segments have changed places. The open one has this number's parity.
     turns: usize,
     segments: [Segment; 2],
-    /// By class, 0 for what is of none: words of batches that are filled.
+    /// By class, or 0 for blocks without one: the words of batches that are being filled.
     filling: [usize; CLASSES],
 }
 
@@ -142,9 +141,9 @@ impl State {
 #[repr(C, align(64))]
 pub(super) struct Queue {
     lock: Lock<QUEUE_RANK>,
-    /// Batches and calls of each segment that a thread has taken out to do with them what was deferred.
+    /// By segment: the batches and calls that threads have taken out to free or make them.
     in_hands: [AtomicU32; 2],
-    // What waits, and the most that did. Changed under the lock, and read without it.
+    // Waiting objects and bytes, and the most bytes so far. Changed under the lock, and read without it.
     objects: AtomicU64,
     bytes: AtomicU64,
     most_bytes: AtomicU64,
@@ -154,18 +153,18 @@ pub(super) struct Queue {
 // SAFETY: the state is used under the lock.
 unsafe impl Sync for Queue {}
 
-/// What came of putting something into a queue.
+/// The outcome of putting something into a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     /// It is there.
     Done,
-    /// It is there, and it is time to see what can be freed.
+    /// It is there, and so much waits that the thread should see what can be freed.
     Enough,
     /// There is no memory for a batch.
     NoMemory,
 }
 
-/// After so many calls it is time, as after a batch.
+/// So many calls are [`Put::Enough`], as a full batch is.
 const CALLS_AT_ONCE: u32 = 64;
 
 /// A queue whose lock is held.
@@ -186,23 +185,23 @@ impl Queue {
 
     /// Whether anything waits or is in hands.
     pub(super) fn is_busy(&self) -> bool {
-        // In this order: what is taken out is in hands before it waits no more. Pairs with the release in `count`.
+        // In this order, as `take_up` counts in hands before it lowers the objects. Pairs with the release in `count`.
         self.objects.load(Ordering::Acquire) != 0 || [0, 1].into_iter().any(|segment| self.is_in_hands(segment))
     }
 
     /// Whether any thread has anything of a segment in hands.
     pub(super) fn is_in_hands(&self, segment: usize) -> bool {
-        // Acquire pairs with the release in `put_down`: what was freed is free.
+        // Acquire pairs with the release in `put_down`: the frees come before.
         self.in_hands[segment].load(Ordering::Acquire) != 0
     }
 
-    /// In a fork child: threads that had anything in hands are gone, but perhaps for the calling one, which puts down
-    /// less than nothing then.
+    /// In a fork child: other threads that had anything in hands are gone. If the calling thread had, `put_down` stays
+    /// at 0.
     pub(super) fn forget_hands(&self) {
         self.in_hands.iter().for_each(|hands| hands.store(0, Ordering::Relaxed));
     }
 
-    /// A thread is done with what it took out of a segment.
+    /// The thread has freed or called what it took out of a segment.
     pub(super) fn put_down(&self, segment: usize) {
         let less = |hands: u32| hands.checked_sub(1);
         let _ = self.in_hands[segment].fetch_update(Ordering::Release, Ordering::Relaxed, less);
@@ -238,7 +237,7 @@ impl Held<'_> {
         unsafe { &mut *self.0.state.get() }
     }
 
-    /// Puts an object into the open segment, in a batch of its class; at most so many are gathered in one.
+    /// Puts an object into the open segment, in a batch of its class, which takes up to `most`.
     ///
     /// # Safety
     /// It is the caller's to give up.
@@ -260,8 +259,8 @@ impl Held<'_> {
         Put::Enough
     }
 
-    /// Puts an object into the open segment that the slot's magazine of retired objects had no place for: gives the
-    /// slot another magazine for its class, and puts the full one into the segment.
+    /// For an object that the slot's magazine of retired objects has no room for: gives the slot a magazine that begins
+    /// with the object, and puts the full one into the open segment.
     ///
     /// # Safety
     /// It is the caller's to give up.
@@ -278,7 +277,7 @@ impl Held<'_> {
         let done = match slots.exchange(slot, class, batch) {
             Ok(None) => return Put::Done,
             Ok(Some(full)) => full,
-            // The thread is elsewhere by now, or the magazine is being taken away.
+            // The thread has migrated, or another thread is taking the magazine away.
             Err(batch) => batch,
         };
         self.keep(done);
@@ -292,11 +291,10 @@ impl Held<'_> {
         self.0.count(objects as i64, bytes as i64);
     }
 
-    /// The batch of a class is not filled any more.
+    /// Moves the batch of a class, if there is one, into the open segment.
     fn close(&mut self, class: usize) {
         let state = self.state();
-        // First taken from there: a thread that vanishes before it is in the segment loses it, and leaves it in one
-        // place at most. SAFETY: as above.
+        // Out of the word first: if we vanish in between, the batch is lost, but not in two places. SAFETY: as above.
         if let Some(batch) = unsafe { Batch::from_word(core::mem::take(&mut state.filling[class])) } {
             in_order();
             state.open().batches.push(batch);
@@ -346,7 +344,7 @@ impl Held<'_> {
         }
     }
 
-    /// The number of the sealed segment, if that holds anything.
+    /// The grace period of the sealed segment, if that holds anything.
     pub(super) fn sealed(&mut self) -> Option<Cookie> {
         let state = self.state();
         let sealed = &state.segments[state.sealed()];
@@ -357,7 +355,7 @@ impl Held<'_> {
         self.state().turns
     }
 
-    /// Whether all has been taken out that waited when segments had changed places so often.
+    /// Whether all that waited at this number of [`Self::turns`] has been taken out.
     pub(super) fn has_left_since(&mut self, turns: usize) -> bool {
         let state = self.state();
         let sealed = state.sealed();
@@ -366,14 +364,14 @@ impl Held<'_> {
                 let is_filling = state.filling.iter().any(|&word| word != 0);
                 state.segments.iter().all(Segment::is_empty) && !is_filling
             }
-            // What was open then is the sealed one.
+            // The segment that was open then is the sealed one.
             1 => state.segments[sealed].is_empty(),
-            // That was empty before the next turn.
+            // It was empty before the next turn.
             _ => true,
         }
     }
 
-    /// Takes a batch out of the sealed segment. Also the number of its objects, and that of the segment.
+    /// Takes a batch out of the sealed segment. Returns also its number of objects, and the segment's number.
     pub(super) fn take_batch(&mut self) -> Option<(Batch, usize, usize)> {
         let state = self.state();
         let sealed = state.sealed();
@@ -383,7 +381,7 @@ impl Held<'_> {
         Some((batch, objects, sealed))
     }
 
-    /// Takes all calls out of the sealed segment. Also that one's number.
+    /// Takes all calls out of the sealed segment. Returns also the segment's number.
     pub(super) fn take_calls(&mut self) -> Option<(Calls, usize)> {
         let state = self.state();
         let sealed = state.sealed();
@@ -397,7 +395,7 @@ impl Held<'_> {
     }
 
     fn take_up(&mut self, segment: usize, objects: i64, bytes: i64) {
-        // Before the objects wait no more; see `is_busy`. Relaxed: `count` releases it.
+        // Before `count` lowers the objects; see `is_busy`. Relaxed: `count` releases it.
         self.0.in_hands[segment].fetch_add(1, Ordering::Relaxed);
         self.0.count(-objects, -bytes);
     }
@@ -406,7 +404,7 @@ impl Held<'_> {
     fn repair(&mut self) {
         let state = self.state();
         state.segments.iter_mut().for_each(|segment| segment.calls.repair());
-        // What is full was about to be closed.
+        // A full batch was about to be closed.
         for class in 0..CLASSES {
             // SAFETY: the word names the batch, or none.
             if unsafe { Batch::view_of_word(self.state().filling[class]) }.is_some_and(View::is_full) {
@@ -434,7 +432,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// What was stored is stored before what is stored next, for a fork child. See `machine::sync::order`.
+/// Orders the stores before it and behind it for a fork child. See `machine::sync::order`.
 fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }

@@ -1,4 +1,4 @@
-//! Where things wait: a queue for each slot, and before it the magazines of retired objects.
+//! A queue for each slot, and in front of it the slot's magazines of retired objects.
 
 use super::queue::{Held, Put, Queue};
 use crate::caches::heap;
@@ -9,16 +9,16 @@ use core::ptr::{self, null_mut};
 use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Contention, Ordering, Site};
 use machine::{here, root, slot, thread, vm};
 
-/// What [`Deferred::readiness`] says. Zero: no thread has deferred what could be retired.
+/// Values of [`Deferred::readiness`]. Zero: no thread has deferred an object that could be retired.
 const WANTED: u32 = 1;
 const TRIED: u32 = 2;
 
-/// All that waits in queues. Zeroes are valid: nothing does.
+/// All queues. All-zero memory is valid: nothing waits.
 #[repr(C)]
 pub(super) struct Deferred {
-    /// Those of all slots but the first; null before there are any.
+    /// The queues of all slots but the first; null before there are any.
     queues: AtomicPtr<Queue>,
-    /// Where the slots' magazines of retired objects are; null: not yet, or they could not be taken away again.
+    /// The slots' magazines of retired objects; null: not yet, or no thread could take them away again.
     retire_slots: AtomicPtr<ChunkHead>,
     /// Whether a thread wants them, and whether that was tried.
     readiness: AtomicU32,
@@ -32,18 +32,18 @@ pub(super) struct Deferred {
     first: Queue,
 }
 
-/// What waits to be freed or called.
+/// Objects and calls that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Objects and calls.
     pub objects: u64,
-    /// The bytes of objects, as far as they are known: not of what calls are about.
+    /// Bytes of the objects, and of the calls whose bytes are known.
     pub bytes: u64,
-    /// The most that these have been in each slot, added up.
+    /// The most bytes of each slot so far, added up.
     pub most_bytes: u64,
     /// How often a thread that deferred was held up.
     pub held_up: u64,
-    /// Objects that could neither wait nor be waited for, as there was no memory, and were not freed.
+    /// Objects that were not freed: there was no memory for them to wait in, and their thread could not wait.
     pub lost: u64,
 }
 
@@ -93,8 +93,8 @@ impl Deferred {
         done.unwrap_or((&self.first, Put::NoMemory))
     }
 
-    /// Does something with a slot's queue, or with another one in a handler that interrupted its holder. None: there is
-    /// none but that.
+    /// Runs `work` on a slot's queue, or on another one in a handler that interrupted its holder. None: there is no
+    /// other.
     fn locked<'d, R>(&'d self, slot: u32, site: Site, work: impl FnOnce(&'d Queue, &mut Held<'_>) -> R) -> Option<R> {
         let slots = (0..slot::MAX as u32).map(|other| slot ^ other);
         let lock = |slot| Some((slot, self.queue(slot), self.queue(slot).lock(&self.contention, site)?));
@@ -113,14 +113,14 @@ impl Deferred {
         }
     }
 
-    /// Has objects retired into magazines from now on, if a thread wants that and they can be taken away again. The
-    /// worker's work: in a process with several threads it takes the kernel milliseconds to register it for kicks.
+    /// From now on objects are retired into magazines, if a thread wants that and they can be taken away again. The
+    /// worker does this: with several threads, the kernel needs milliseconds to register the process for kicks.
     #[cold]
     pub(super) fn make_retire_slots(&self) {
         if self.readiness.load(Ordering::Relaxed) != WANTED {
             return;
         }
-        // In a fork child there may be some already, and two workers: one that forked in a call.
+        // A fork child may have magazines already, and two workers: one that forked in a call.
         let word = &self.retire_slots;
         if let Some(made) = RetireSlots::make()
             // Release pairs with the acquire in `retire_slots`: a thread that sees it finds it as it was made.
@@ -140,7 +140,7 @@ impl Deferred {
     /// In a fork child.
     pub(super) fn begin_anew(&self) {
         self.queues().for_each(Queue::forget_hands);
-        // A thread that forked in a call goes on making it, and so on.
+        // A thread that forked in a call goes on making it, and likewise the taker.
         for doer in [&self.caller, &self.taker] {
             if doer.load(Ordering::Relaxed) != thread::id() {
                 doer.store(0, Ordering::Relaxed);
@@ -148,18 +148,18 @@ impl Deferred {
         }
     }
 
-    /// In a fork child that has one thread: takes the magazines of retired objects into the queues, so that the next
-    /// thread that defers takes the slow path, and makes a worker.
+    /// In a fork child with one thread: moves the magazines of retired objects into the queues. So the next thread that
+    /// defers takes the slow path, and makes a worker.
     pub(super) fn collect_retired(&self) {
         if let Some(slots) = self.retire_slots() {
             slots.collect(|slot, batch| self.keep(slot, batch));
         }
     }
 
-    /// Takes the magazines of retired objects of all slots into their queues. False: another thread is at it.
+    /// Moves the magazines of retired objects of all slots into the queues. False: another thread does it already.
     pub(super) fn take_retired(&self) -> bool {
         let Some(slots) = self.retire_slots() else { return true };
-        // Acquire pairs with the release below: behind what the last one did.
+        // Acquire pairs with the release below: we come behind the last taker.
         if self.taker.compare_exchange(0, thread::id(), Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }

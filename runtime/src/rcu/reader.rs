@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use machine::slot::{self, Counted};
 use machine::thread;
 
-/// A section that is open: what [`close`] has to know. 16 bytes.
+/// An open section, for [`close`]. 16 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 #[must_use = "a section that is not closed is waited for, for ever"]
@@ -19,16 +19,16 @@ impl Open {
         self.0
     }
 
-    /// What [`into_counted`](Self::into_counted) said.
+    /// The section of [`into_counted`](Self::into_counted).
     #[inline(always)]
     pub fn from_counted(counted: Counted) -> Self {
         Open(counted)
     }
 }
 
-/// Opens a section; sections may lie inside of others, and overlap. Any thread may, without registering, and signal
-/// handlers on top of anything. Two restartable additions with [`close`], about as much as two stores; a thread's first
-/// one takes two system calls, and the very first of a process some more.
+/// Opens a section. Sections may lie inside of others, and overlap. Any thread may open one without registering, also
+/// in a signal handler on top of anything. With [`close`] it costs two restartable additions, about as much as two
+/// stores. A thread's first one takes two system calls, and the very first of a process some more.
 #[inline(always)]
 pub fn open() -> Open {
     // First, so that a fork in a handler at any later point finds the section among this thread's.

@@ -1,6 +1,6 @@
-//! What is known of readers that registered: a record for each, and how they come to report.
+//! Registered readers: a record for each, and the ways in which they come to report.
 //!
-//! A reader's own thread writes its record. Other threads change `due` and `kicked_for` only: one that waits for a
+//! A reader's own thread writes its record. Other threads change `due` and `kicked_for` only: a thread that waits for a
 //! grace period raises `FLAGGED` and interrupts, and one that changes the policy changes `COUNTS`.
 
 use super::grace::{Grace, MILLISECOND};
@@ -25,23 +25,23 @@ pub enum Policy {
     None,
     /// When they are flagged, or interrupted.
     Kicked,
-    /// At each so many checkpoints; 1: at each.
+    /// At every n-th checkpoint; 1: at each.
     Counted(u32),
 }
 
-/// As a word: zero is the usual one.
+/// Policies as words: zero is the usual one.
 const NONE: u32 = 1;
 const KICKED: u32 = 2;
 const COUNTED: u32 = 1 << 31;
 
 impl Policy {
-    /// The policy that `rcu.policy` names so; each `each`-th checkpoint reports under the one that counts. None: there
-    /// is none of this name.
+    /// The policy of this name in `rcu.policy`. Under the one that counts, every `each`-th checkpoint reports. None: no
+    /// policy has the name.
     pub fn named(name: &str, each: u32) -> Option<Self> {
         POLICY.parse(name).map(|value| Self::valued(value, each))
     }
 
-    /// That of the settings.
+    /// The policy of the settings.
     pub(crate) fn said() -> Self {
         Self::valued(POLICY.get(), COUNTED_EACH.get() as u32)
     }
@@ -70,37 +70,37 @@ impl Policy {
     }
 }
 
-// What a reader's checkpoints have to look after.
-/// It is to report.
+// Bits of `Record::due`.
+/// The reader must report.
 const FLAGGED: u32 = 1;
-/// It is to count.
+/// The reader must count checkpoints.
 const COUNTS: u32 = 2;
 
-/// What is known of a reader. Records are never freed, but used again.
+/// A reader's record. Records are never freed, but used again.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Record {
-    /// What its checkpoints have to look after.
+    /// Bits that its checkpoints have to look after.
     due: AtomicU32,
-    /// Sections that are open, if it is kickable.
+    /// Its open sections, if it is kickable.
     depth: AtomicU32,
-    /// The number of the last grace period that it knows of, plus one; 0: it is offline, or no thread's.
+    /// The number of the last grace period that it knows of, plus one; 0: it is offline, or has no thread.
     seen: AtomicU64,
     /// Checkpoints until it reports, if it counts.
     left: AtomicU32,
     is_kickable: AtomicU32,
-    /// When it was interrupted last, by the number of the grace period.
+    /// The grace period for which it was interrupted last.
     kicked_for: AtomicU64,
     /// The id of its thread; 0: it has none.
     owner: AtomicU64,
     /// The kernel's number of its thread.
     number: AtomicU32,
-    /// The generation of the process in which it was registered, or said to be still there.
+    /// The generation of the process in which it was registered, or last kept.
     generation: AtomicU32,
     next: AtomicPtr<Record>,
 }
 
-// So commensal.h has it, whose checkpoints and sections are inlined.
+// As in commensal.h, which inlines checkpoints and sections.
 const _: () = assert!(offset_of!(Record, due) == 0 && offset_of!(Record, depth) == 4 && FLAGGED == 1);
 
 impl Record {
@@ -109,12 +109,12 @@ impl Record {
         self.due.load(Ordering::Relaxed) != 0
     }
 
-    /// Counts a section that opens, of a reader that is kickable.
+    /// Counts a section that opens, of a kickable reader.
     #[inline(always)]
     pub(super) fn open_section(&self) {
-        // By this thread only, but for its own handlers, which leave it as it was.
+        // Only this thread changes it. Its handlers leave it as it was.
         self.depth.store(self.depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // The handler of this thread that comes in the section finds it open; no other thread looks.
+        // A handler of this thread that comes in the section finds it open; no other thread looks.
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -124,15 +124,15 @@ impl Record {
         compiler_fence(Ordering::SeqCst);
         let depth = self.depth.load(Ordering::Relaxed) - 1;
         self.depth.store(depth, Ordering::Relaxed);
-        // The handler that comes after the next look finds it ended.
+        // A handler that comes after the next look finds the section ended.
         compiler_fence(Ordering::SeqCst);
-        // It was interrupted in the section. One that comes now finds it ended.
+        // A kick in the section left the flag up. A kick that comes now finds the section ended.
         self.due.load(Ordering::Relaxed) & FLAGGED != 0 && depth == 0
     }
 
     /// In no section.
     pub(super) fn report(&self, grace: &Grace) {
-        // First: a thread that raises it after this is answered by a later checkpoint.
+        // First: if a thread raises the flag after this, a later checkpoint answers.
         if self.due.load(Ordering::Relaxed) & FLAGGED != 0 {
             self.due.fetch_and(!FLAGGED, Ordering::Relaxed);
         }
@@ -148,11 +148,11 @@ impl Record {
     fn see(&self, grace: &Grace, and_then: impl Fn()) {
         let mut number = grace.number();
         loop {
-            // Release: what was read in sections was read before. Pairs with the acquire in `is_quiet`.
+            // Release pairs with the acquire in `is_quiet`: the reads in sections come before.
             self.seen.store(number + 1, Ordering::Release);
             and_then();
-            // A kick comes once for each grace period. One on top of this may have reported a later one; or have found
-            // the reader offline here, when the thread that sent it could not see that yet.
+            // A kick comes once for each grace period. A kick on top of this may have reported a later number. Or it
+            // found the reader offline here, while the thread that sent it could not see that yet.
             match grace.number() {
                 same if same == number => return,
                 later => number = later,
@@ -165,22 +165,22 @@ impl Record {
         self.seen.store(0, Ordering::Release);
     }
 
-    /// It is no thread's any more.
+    /// Leaves the record to another thread.
     pub(super) fn give_up(&self) {
         self.is_kickable.store(0, Ordering::Relaxed);
         self.go_offline();
-        // Release: the thread that takes it comes behind us.
+        // Release pairs with the acquire in `take_record`: the thread that takes it comes behind us.
         self.owner.store(0, Ordering::Release);
     }
 
     fn is_quiet(&self, number: u64) -> bool {
-        // Acquire pairs with the releases above: what it read in its sections was read before.
+        // Acquire pairs with the releases above: the reader's reads in sections come before.
         let seen = self.seen.load(Ordering::Acquire);
         seen == 0 || seen > number
     }
 }
 
-/// All readers that registered. Zeroes: none, and the usual policy.
+/// All registered readers. All-zero: none, and the usual policy.
 #[repr(C)]
 pub(super) struct Registered {
     first: AtomicPtr<Record>,
@@ -200,7 +200,7 @@ impl Registered {
         self.have_count(|| self.records());
     }
 
-    /// Has readers count if the policy wants it, and not else. Again, if the policy changes meanwhile: the last thread
+    /// Makes readers count if the policy wants it, else not. Repeats if the policy changes meanwhile: the last thread
     /// to change it, or to register, sees what both have written. A reader that counts goes on to the end of its count.
     fn have_count<'r, R: IntoIterator<Item = &'r Record>>(&self, readers: impl Fn() -> R) {
         loop {
@@ -211,7 +211,8 @@ impl Registered {
                     _ => record.due.fetch_and(!COUNTS, Ordering::SeqCst),
                 };
             }
-            // Behind the additions, and those before what another thread's policy was stored.
+            // Pairs with the one in `set_policy`: if that comes first, we see the new policy; else that thread sets the
+            // bits after us.
             fence(Ordering::SeqCst);
             if self.policy() == policy {
                 return;
@@ -239,15 +240,15 @@ impl Registered {
         Some(record)
     }
 
-    /// A record that is the calling thread's from now on. None: no memory.
+    /// Takes a record for the calling thread. None: no memory.
     fn take_record(&self) -> Option<&'static Record> {
         let me = thread::id();
         let generation = thread::generation();
         let is_taken = |record: &&Record| {
             record.owner.load(Ordering::Relaxed) == 0 && {
-                // Before it is seen to be a thread's: see `keep_own`.
+                // Before another thread sees the owner: see `keep_own`.
                 record.generation.store(generation, Ordering::Relaxed);
-                // Acquire: behind the thread that had it.
+                // Acquire pairs with the release in `give_up`: we come behind the thread that had it.
                 record.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
             }
         };
@@ -274,7 +275,7 @@ impl Registered {
     pub(super) fn keep_own(&self) {
         let generation = thread::generation();
         for record in self.records() {
-            // In this order: whose it is since the fork is said after that generation. Acquire keeps it.
+            // In this order, which acquire keeps: a record taken since the fork has its generation before its owner.
             let owner = record.owner.load(Ordering::Acquire);
             if owner == 0 || record.generation.load(Ordering::Relaxed) == generation {
                 continue;
@@ -296,7 +297,7 @@ impl Registered {
         if record.due.load(Ordering::Relaxed) & FLAGGED != 0 {
             return record.report(grace);
         }
-        // Changed by its thread only.
+        // Only its thread changes it.
         match record.left.load(Ordering::Relaxed) {
             0 | 1 => {
                 if let Policy::Counted(each) = self.policy() {
@@ -308,8 +309,8 @@ impl Registered {
         }
     }
 
-    /// The kernel's number of the thread of a reader that has not seen a grace period's number yet, which is so old. A
-    /// reader that takes long is told to report.
+    /// The kernel's number of the thread of a reader that has not seen a grace period's number yet. Also tells readers
+    /// to report if the grace period is older than the policy allows.
     pub(super) fn first_open(&self, number: u64, age_ns: impl Fn() -> u64) -> Option<u32> {
         let mut first = None;
         for record in self.records().filter(|record| !record.is_quiet(number)) {
@@ -338,7 +339,7 @@ impl Registered {
         }
     }
 
-    /// What a kick does on the thread that it was meant for. In the middle of anything.
+    /// Receives a kick on the thread that it was meant for, on top of anything.
     pub(super) fn be_kicked(&self, grace: &Grace) {
         let me = thread::id();
         for record in self.records().filter(|record| record.owner.load(Ordering::Relaxed) == me) {
@@ -351,7 +352,7 @@ impl Registered {
         }
     }
 
-    /// Whether a reader of the calling thread is online, which a grace period would wait for.
+    /// Whether a reader of the calling thread is online, so that a grace period would wait for it.
     pub(super) fn is_own_online(&self) -> bool {
         let is_own = |record: &Record| record.owner.load(Ordering::Relaxed) == thread::id();
         self.records().any(|record| is_own(record) && record.seen.load(Ordering::Relaxed) != 0)

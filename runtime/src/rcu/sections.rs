@@ -1,4 +1,4 @@
-//! Where sections are counted: rows of slots, and lanes.
+//! The counts of sections: rows of slots, and lanes.
 //!
 //! ```text
 //!   counts ─▶ │ period 0: begun, ended, ended elsewhere, begun beside │ period 1: … │   slot 0    two lines for each
@@ -7,14 +7,14 @@
 //!   lanes     │ period 0: begun, ended │ period 1: … │   each marked with the generation of the process
 //! ```
 //!
-//! Where the kernel gives concurrency ids and grants kicks, a thread counts its sections in the row of its slot, by
+//! If the kernel gives concurrency ids and grants kicks, a thread counts its sections in the row of its slot, by
 //! restartable additions. It takes a locked addition if it has left the slot before the section ends, or if it gets no
-//! restartable section to its end. Everywhere else, threads count in *lanes*, by locked instructions, and so do threads
-//! that have no slot.
+//! restartable section to its end. Else threads count in *lanes*, by locked instructions, and so do threads that have
+//! no slot.
 //!
 //! A fork child does not use rows as long as it has inherited sections (`domain`): their ends may still be counted
-//! there. In lanes, additions that carry the mark of another generation fail. The section of a thread that finds this
-//! out was open when the thread forked, and is inherited.
+//! there. In lanes, additions that carry the mark of another generation fail. If one fails, its section was open when
+//! the thread forked, and is inherited.
 
 use core::mem::offset_of;
 use core::ptr::null_mut;
@@ -26,7 +26,7 @@ const LANES: usize = 16;
 /// Bits of a lane's word that count; its mark is above them.
 const COUNT: u64 = u32::MAX as u64;
 
-/// Whether rows are counted in.
+/// States of rows: whether threads count there.
 const UNTRIED: u32 = 0;
 const USED: u32 = 1;
 const REFUSED: u32 = 2;
@@ -36,18 +36,18 @@ const RESTING: u32 = 3;
 /// In [`Counted::slot`], with the generation below it: the section was counted in a lane.
 const IN_LANE: u32 = 1 << 31;
 
-/// What an opened section has that is not counted anywhere, as it is inherited.
+/// For an open section that is not counted anywhere, as it is inherited.
 const UNCOUNTED: Counted = Counted { at: null_mut(), slot: IN_LANE };
 
 /// The counts of the process's sections. Zeroes are valid: no section was ever opened.
 #[repr(C)]
 pub(super) struct Sections {
-    /// 0 or 1: where sections are to be counted.
+    /// 0 or 1: the period in which new sections are counted.
     period: AtomicU32,
     rows: AtomicU32,
-    /// Where new sections are counted, in slot 0: in one of the two periods. Ready threads read it.
+    /// Slot 0's row of that period. Ready threads read it.
     counts: AtomicPtr<Row>,
-    /// Slot 0's of period 0; null before there are any.
+    /// Slot 0's row of period 0; null before there are any.
     all_counts: AtomicPtr<Row>,
     slots: AtomicU32,
     /// A bit for each lane in which a section was ever counted.
@@ -77,12 +77,12 @@ struct Row {
     begun_beside: AtomicU64,
 }
 
-/// From where a section was begun in a row to where it ends.
+/// The distance from a row's `begun` to its `ended`.
 pub(super) const TO_END: i32 = offset_of!(Row, ended) as i32;
 const _: () = assert!(2 * size_of::<Row>() <= COUNTS);
 const _: () = assert!(offset_of!(Row, begun_beside) == slot::COUNTED_BESIDE);
 
-/// One place where sections are counted, as grace periods look at them.
+/// A place where sections are counted, as grace periods look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The number of a lane.
@@ -102,7 +102,7 @@ impl Sections {
         unsafe { slot::count(&self.counts) }
     }
 
-    /// Lanes count for this generation of the process from now on. Before any of its sections is counted there.
+    /// Marks lanes with this generation of the process, before any of its sections is counted there.
     pub(super) fn mark_lanes(&self) {
         let mark = mark();
         for word in self.lanes.iter().flat_map(|lane| &lane.0).flat_map(|words| [&words.begun, &words.ended]) {
@@ -110,12 +110,12 @@ impl Sections {
         }
     }
 
-    /// Threads count in rows no more, if they did.
+    /// From now on threads do not count in rows.
     pub(super) fn rest_rows(&self) {
         let _ = self.rows.compare_exchange(USED, RESTING, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// After the last inherited section: no thread will count in the old rows.
+    /// Zeroes the rows for new use, after the last inherited section: no thread will count in the old ones.
     pub(super) fn use_rows_again(&self) {
         if self.rows.load(Ordering::Relaxed) == RESTING {
             let counts = self.all_counts.load(Ordering::Relaxed).cast();
@@ -130,7 +130,7 @@ impl Sections {
         self.rows.load(Ordering::Acquire) == UNTRIED
     }
 
-    /// Lets readers use rows, if that can be, where it was not tried before. Under the lock of grace periods.
+    /// Lets readers use rows, if possible. Only while that is untried, and under the lock of grace periods.
     pub(super) fn try_rows(&self) {
         let outcome = if self.has_rows() { USED } else { REFUSED };
         self.counts.store(self.rows_of(self.period()), Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl Sections {
         self.all_counts.load(Ordering::Relaxed).wrapping_add(period)
     }
 
-    /// New sections are counted in the other period from now on. Under the lock of grace periods.
+    /// From now on new sections are counted in the other period. Under the lock of grace periods.
     pub(super) fn turn(&self) {
         let period = 1 - self.period();
         self.period.store(period as u32, Ordering::Relaxed);
@@ -176,7 +176,7 @@ impl Sections {
         self.counts.store(self.rows_of(period), Ordering::Release);
     }
 
-    /// Where new sections are counted. Changes under the lock of grace periods only.
+    /// The period in which new sections are counted. Changes under the lock of grace periods only.
     pub(super) fn period(&self) -> usize {
         self.period.load(Ordering::Relaxed) as usize
     }
@@ -196,13 +196,13 @@ impl Sections {
         unsafe { &*at }
     }
 
-    /// Whether no section is open that was counted in a place and period, and that a grace period must wait for. Under
-    /// the lock of grace periods, but for reports.
+    /// Whether a place and period has no open section that a grace period must wait for. Under the lock of grace
+    /// periods, except for reports.
     ///
-    /// Ends are loaded first, by acquire, and each is a release behind its begin: a look that sees an end here sees its
-    /// begin below, and what was read in the section was read before. The other way round, a section that begins and
-    /// ends in between would make up for one that is open. The kernel orders a slot's threads: a look that sees the
-    /// last one's end sees those before it.
+    /// Ends are loaded first, by acquire, and each is a release behind its begin. So a look that sees an end here sees
+    /// its begin below, and the reads in the section come before. The other way round, a section that begins and ends
+    /// in between would make up for one that is open. The kernel orders a slot's threads: a look that sees the last
+    /// one's end sees those before it.
     pub(super) fn is_quiet(&self, place: Place, period: usize) -> bool {
         match place {
             Place::Lane(number) if self.used_lanes.load(Ordering::Relaxed) & 1 << number == 0 => true,
@@ -222,11 +222,11 @@ impl Sections {
         }
     }
 
-    /// Counts a section that opens in a lane, of a thread that has gone a level down; or it is inherited by now. If the
-    /// thread forked since it went down, and this is the child, it is both, and waited for twice.
+    /// Counts a section that opens in a lane, after its thread's level went down; or the section is inherited by now.
+    /// If the thread forked in between, and this is the child, it may be both, and is waited for twice.
     pub(super) fn begin_in_lane(&self) -> Counted {
         let mark = mark();
-        // A lane for each slot, as far as there are enough; the first one for threads that have no slot.
+        // A lane for each slot, as far as there are enough; the first one for threads without a slot.
         let (lane, period) = (slot::current_if_given().unwrap_or(0) as usize % LANES, self.period());
         if self.used_lanes.load(Ordering::Relaxed) & 1 << lane == 0 {
             // SeqCst: see `are_unused`.
@@ -254,7 +254,7 @@ pub(super) fn end_elsewhere(counted: Counted) {
     if counted.at.is_null() {
         return;
     }
-    // Release: what was read in the section was read before; pairs with the acquires in `is_quiet`.
+    // Release pairs with the acquires in `is_quiet`: the reads in the section come before.
     if counted.slot & IN_LANE != 0 {
         let mark = u64::from(counted.slot & !IN_LANE) << 32;
         // SAFETY: it was counted in a lane, of which it is the first word.

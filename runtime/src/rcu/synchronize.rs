@@ -5,11 +5,11 @@
 //!                                                                     └─▶ no section is there either ────────────▶
 //! ```
 //!
-//! Turning is for the sake of progress only: new sections are counted elsewhere, so that what is waited for comes to an
-//! end. A section that was open when readers were ordered may be in either period.
+//! Turning only makes sure of progress: new sections are counted in the other period, so the wait comes to an end. A
+//! section that was open when readers were ordered may be in either period.
 //!
-//! Where the kernel refuses to order readers, as in a sandbox, waiting for their stores to arrive does
-//! ([`kick::have_stores_arrived`]): a grace period takes 20 ms more.
+//! If the kernel refuses to order readers, as in a sandbox, a grace period waits until their stores have arrived
+//! ([`kick::have_stores_arrived`]). Then it takes 20 ms more.
 
 use super::domain::{Domain, own_sections};
 use super::grace::{
@@ -27,24 +27,24 @@ use machine::{clock, kick, process};
 const MINIMUM_INTERVAL: Key = Key::of("rcu.minimum_interval_us");
 const STALL: Key = Key::of("rcu.stall_ms");
 
-/// What a step came to.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// A grace period is over.
     Over,
-    /// The one before began too short a time ago.
+    /// The grace period before began too short a time ago.
     TooEarly,
-    /// The kernel does not order readers, and what they stored may be on its way.
+    /// The kernel does not order readers, and their stores may be on their way.
     Unordered,
     /// Sections are open that this process inherited.
     Inherited,
-    /// A reader that registered did not report; the kernel's number of its thread.
+    /// A registered reader did not report; the kernel's number of its thread.
     Unreported(u32),
     /// A place is not quiet.
     Open(Place),
 }
 
-/// Goes as far as it goes without waiting. Under the lock.
+/// Advances as far as it can without waiting. Under the lock.
 fn step(domain: &Domain, pace: Pace) -> Step {
     let (grace, sections) = (&domain.grace, &domain.sections);
     loop {
@@ -67,7 +67,7 @@ fn step(domain: &Domain, pace: Pace) -> Step {
                 grace.stage.store(WAITING_FOR_REGISTERED, Ordering::Relaxed);
             }
             WAITING_FOR_REGISTERED => {
-                // A thread that registered may have forked, too, and not said so yet.
+                // A thread with a registered reader may have forked, too, and not said so yet.
                 if domain.has_inherited() {
                     return Step::Inherited;
                 }
@@ -98,18 +98,18 @@ fn step(domain: &Domain, pace: Pace) -> Step {
     }
 }
 
-/// Orders all readers' sections: of each, either what it counted when it was opened is seen afterwards, or it sees what
-/// was written before. False: the kernel refuses.
+/// Orders all readers' sections. Of each section, either we see its begin afterwards, or it sees what was written
+/// before. False: the kernel refuses.
 fn order_readers(domain: &Domain) -> bool {
-    // If no section was ever opened, a thread that opens the first one takes the lock of grace periods after us, or
-    // fences behind the bit of its lane. If that is not seen here, it comes behind the number that was raised, and does
-    // not find what was taken away before.
+    // No section was ever opened. A thread that opens the first one takes the lock of grace periods after us, or fences
+    // behind the bit of its lane. If we do not see that bit, the fence comes behind the raised number, and the section
+    // does not find what was taken away before.
     if domain.sections.are_unused() {
         return true;
     }
     // Pairs with the compiler barriers of restartable additions: a full fence on each thread that runs. If it comes
     // behind a begin, we see that; if before, the section does not find what was taken away. A fence on this thread
-    // alone would miss begins that no other thread sees yet, of threads that have read already.
+    // alone would miss a begin that no other thread sees yet, of a thread that has read already.
     if domain.sections.uses_rows() {
         return kick::fence_all().is_ok();
     }
@@ -118,7 +118,7 @@ fn order_readers(domain: &Domain) -> bool {
     true
 }
 
-/// The first place that has not been quiet yet since the stage began, in a period; goes on where it was.
+/// The first place of a period that was not quiet yet since the stage began. Continues where the last call stopped.
 fn first_open(domain: &Domain, period: usize) -> Option<Place> {
     let (grace, sections) = (&domain.grace, &domain.sections);
     let first = grace.place.load(Ordering::Relaxed) as usize;
@@ -128,8 +128,8 @@ fn first_open(domain: &Domain, period: usize) -> Option<Place> {
 }
 
 fn end(domain: &Domain) -> Step {
-    // A handler may have forked on top of this step, in a section, and this be the child: then what was looked at was
-    // the parent's. If one comes after this, all that it inherits has been waited for.
+    // A handler may have forked on top of this step, in a section, and this may be the child: then the step has looked
+    // at the parent's counts. If a fork comes after this, the step has waited for all that the child inherits.
     if domain.has_inherited() {
         domain.grace.stage.store(ORDERING, Ordering::Relaxed);
         return Step::Inherited;
@@ -138,7 +138,7 @@ fn end(domain: &Domain) -> Step {
     Step::Over
 }
 
-/// Tells once in a while that a grace period takes long, and why.
+/// Reports once in a while that a grace period takes long, and why.
 #[cold]
 fn report(domain: &Domain, waited_ns: u64, caller: Caller) {
     let (reported_at_ns, patience_ns) = (&domain.grace.reported_at_ns, STALL.get() * MILLISECOND);
@@ -152,7 +152,7 @@ fn report(domain: &Domain, waited_ns: u64, caller: Caller) {
     }
     let mut line = Line::new();
     let _ = write!(line, "commensal: a grace period has been waited for since {} ms: ", waited_ns / MILLISECOND);
-    // What it is now: it may be another reason than a moment ago.
+    // The reason now, which may be another one than a moment ago.
     let _ = match domain.grace.if_free(|_| step(domain, Pace::Usual)) {
         Some(Step::Open(Place::Slot(slot))) => write!(line, "a read section is open that was begun in slot {slot}"),
         Some(Step::Open(Place::Lane(lane))) => write!(line, "a read section is open that was begun in lane {lane}"),
@@ -171,29 +171,29 @@ fn report(domain: &Domain, waited_ns: u64, caller: Caller) {
     process::complain(line.as_bytes());
 }
 
-/// Sets what can be set about grace periods and what waits for them, by the name behind `rcu.` in `settings::TABLE`,
-/// also while some are under way. An error: it stays as it is.
+/// Sets one of RCU's settings, by its name behind `rcu.` in `settings::TABLE`, also during a grace period. Error: it
+/// stays as it was.
 pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
     settings::set("rcu", name, value)
 }
 
-/// How many grace periods have been over in this process and its ancestors.
+/// The number of grace periods that have ended in this process and its ancestors.
 pub fn grace_periods() -> u64 {
     Domain::of_process().grace.over()
 }
 
-/// How far grace periods have come, each figure as it is at some moment.
+/// The progress of grace periods, each figure as it is at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Those that are over.
+    /// Grace periods that are over.
     pub over: u64,
-    /// For how long the one under way has been waiting for readers; 0: none is.
+    /// Nanoseconds that the current one has been waiting for readers; 0: none is.
     pub waiting_ns: u64,
-    /// Slots and lanes in which a section is open that it is held up by.
+    /// Slots and lanes with an open section that holds it up.
     pub hold_outs: u32,
 }
 
-/// How far grace periods have come: a reading without a lock.
+/// Reads the progress of grace periods without a lock.
 pub fn standing() -> Standing {
     let domain = Domain::of_process();
     let (grace, sections) = (&domain.grace, &domain.sections);
@@ -210,23 +210,23 @@ pub fn standing() -> Standing {
 }
 
 /// Asks for a grace period: all sections that are open now will have ended when it [`is_over`]. No thread has to wait
-/// for it, but one has to ask whether it is.
+/// for it, but one has to ask whether it is over.
 pub fn start() -> Cookie {
     let domain = Domain::enter();
-    // What the caller unlinked comes before the number is read; pairs with the addition in `Grace::begin`: a thread
-    // that reads the number before the addition is ordered before the readers are.
+    // The caller has unlinked before. Pairs with the addition in `Grace::begin`: if our read comes before it, so does
+    // the unlinking, and readers are ordered later; else the caller gets a later number.
     fence(Ordering::SeqCst);
     domain.grace.next()
 }
 
-/// Whether a grace period is over; goes a step further with one that is not. Never waits.
+/// Whether a grace period is over. If not, takes a step towards its end. Never waits.
 pub fn is_over(cookie: Cookie) -> bool {
     drive(Domain::enter(), cookie, Pace::Usual)
 }
 
 pub(super) fn drive(domain: &Domain, cookie: Cookie, pace: Pace) -> bool {
     let grace = &domain.grace;
-    // The first may only end the one before.
+    // The first step may only end the grace period before.
     (0..2).any(|_| {
         grace.is_over(cookie) || {
             grace.if_free(|grace| (!grace.is_over(cookie)).then(|| step(domain, pace)));
@@ -242,14 +242,14 @@ pub fn synchronize() {
     wait_for(Pace::Usual, Caller::Place(Location::caller()));
 }
 
-/// The same, awake for longer, and at once whatever the minimum interval: where some microseconds are worth a CPU's
-/// time.
+/// The same, but it is awake for longer, and disregards the minimum interval. Use it if some microseconds are worth a
+/// CPU's time.
 #[track_caller]
 pub fn synchronize_expedited() {
     wait_for(Pace::Expedited, Caller::Place(Location::caller()));
 }
 
-/// What both of them are made of.
+/// Both of them, on behalf of a caller.
 pub fn wait_for(pace: Pace, caller: Caller) {
     let domain = Domain::enter();
     if domain.registered.is_own_online() {
@@ -258,7 +258,7 @@ pub fn wait_for(pace: Pace, caller: Caller) {
     wait_for_registered(pace, caller);
 }
 
-/// The same for a thread that registered, and is offline.
+/// The same for a thread whose registered readers are offline.
 pub(super) fn wait_for_registered(pace: Pace, caller: Caller) {
     Domain::enter();
     if own_sections() != 0 {
@@ -268,7 +268,7 @@ pub(super) fn wait_for_registered(pace: Pace, caller: Caller) {
     let mut patience = Patience::new(pace);
     let mut asleep_since = 0;
     loop {
-        // Again each time: a handler may have forked meanwhile, and this be the child.
+        // Again each time: a handler may have forked meanwhile, and this may be the child.
         let domain = Domain::enter();
         let seen = domain.grace.news();
         if drive(domain, cookie, pace) {

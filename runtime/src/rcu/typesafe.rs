@@ -1,13 +1,13 @@
 //! Caches whose objects readers may look at after they were freed: a reader finds an object of the type, though perhaps
 //! not the one that it looked for.
 //!
-//! What is freed is used again at once, while its lines are still in the cache, and no callback waits; the price is a
-//! rule for readers.
+//! A freed object is used again at once, while its lines are still in the CPU's cache, and no callback waits. The price
+//! is a rule for readers.
 //!
-//! **The re-check rule.** In a section, what was found stays an object of its type, constructed, until the section
-//! ends. But it may have been freed, and have become another one, between finding it and looking at it. So a reader
-//! first gets hold of what it found, by a lock or a count that lies *in the object* and survives its uses, then looks
-//! whether it is still the one that it wanted, and if not lets go and looks again:
+//! **The re-check rule.** In a section, an object that a reader found stays a constructed object of its type until the
+//! section ends. But it may be freed, and become another one, between finding it and looking at it. So a reader first
+//! gets hold of it, by a lock or a count that lies *in the object* and survives its uses. Then it looks whether it is
+//! still the one that it wanted. If not, it lets go and looks again:
 //!
 //! ```
 //! use commensal::rcu::{self, Link, TypesafeCache};
@@ -55,9 +55,9 @@
 //! assert_eq!(deposit(7, 1), None);
 //! ```
 //!
-//! Memory goes back to the heap by whole spans, after a grace period, and only then are objects dropped: by a thread of
-//! the runtime's, or by one that trims. Until then the cache uses those spans first, so it never has more memory than
-//! its objects needed at their peak, however long a section stays open.
+//! Memory goes back to the heap by whole spans, after a grace period. Only then are objects dropped, by a thread of the
+//! runtime's, or by one that trims. Until then the cache uses those spans first. So it never has more memory than its
+//! objects needed at their peak, however long a section stays open.
 //!
 //! Source: the Linux kernel's slab caches with `SLAB_TYPESAFE_BY_RCU`, and the rule that goes with them.
 
@@ -80,16 +80,15 @@ pub(crate) fn readers_are_absent() -> bool {
     thread::is_alone() && !Domain::of_process().waits_for_itself()
 }
 
-/// Waits until threads that may be looking at such objects are not any more.
+/// Waits for threads that may be looking at such objects.
 pub(crate) fn wait_for_readers() {
     wait_for(Pace::Usual, Caller::OfLibrary);
 }
 
-/// A cache of objects that sections may go on looking at when they are freed, and used again. See the module's rule.
+/// A cache of objects that readers may look at after they were freed, and used again. See the module's rule.
 ///
-/// It may be a static. Allocating and freeing cost what they cost in a [`Cache`]. Dropping the cache waits for a grace
-/// period, and so must not be done in a section, nor by a thread with a registered reader that is online: the program
-/// ends with a message.
+/// It may be a static. Allocating and freeing cost as much as in a [`Cache`]. Dropping the cache waits for a grace
+/// period. In a section, or with a registered reader online, it ends the program with a message.
 #[derive(Debug)]
 pub struct TypesafeCache<T: Send + Sync + 'static>(Cache<T, Constructed>);
 
@@ -127,8 +126,8 @@ impl<T: Send + Sync + 'static> TypesafeCache<T> {
     }
 }
 
-/// The owner of an object of a [`TypesafeCache`]: gives it back when it is dropped, at once. Others may look at it all
-/// the while, so there is no `&mut`.
+/// The owner of an object of a [`TypesafeCache`], which gives it back at once when it is dropped. Readers may look at
+/// it all the while, so there is no `&mut`.
 #[derive(Debug)]
 pub struct TypesafeBox<'a, T: Send + Sync + 'static>(Box<'a, T, Constructed>);
 
@@ -141,7 +140,7 @@ impl<T: Send + Sync + 'static> Deref for TypesafeBox<'_, T> {
     }
 }
 
-/// Where readers find an object, if there is one: it belongs to the thread that takes it out.
+/// A place where readers find an object, if there is one: it belongs to the thread that takes it out.
 #[derive(Debug)]
 pub struct Link<'a, T: Send + Sync + 'static> {
     object: AtomicPtr<T>,
@@ -150,18 +149,18 @@ pub struct Link<'a, T: Send + Sync + 'static> {
 }
 
 impl<'a, T: Send + Sync + 'static> Link<'a, T> {
-    /// Nothing is there yet; what will be comes from this cache.
+    /// An empty place, for objects of this cache.
     pub const fn new(cache: &'a TypesafeCache<T>) -> Self {
         Link { object: AtomicPtr::new(null_mut()), cache, owns: PhantomData }
     }
 
-    /// What is there. It stays an object of the type until the section ends, but may be freed, and used again, at any
-    /// moment.
+    /// The object, if any. It stays an object of the type until the section ends, but may be freed, and used again, at
+    /// any moment.
     #[inline]
     pub fn load<'s>(&self, _section: &'s ReadGuard) -> Option<&'s T> {
         // Acquire pairs with the release in `swap`: a reader that finds the object finds it constructed, and with what
         // was written to it before. SAFETY: it was in use while it was here, and its memory stays such an object until
-        // the section ends, whatever becomes of it or of the cache.
+        // the section ends, even if it is freed or its cache ends.
         unsafe { self.object.load(Ordering::Acquire).as_ref() }
     }
 

@@ -1,14 +1,13 @@
-//! The worker: a thread of the runtime's own, which comes into being when something is deferred for the first time, and
-//! sees to it that all of it is freed or called in the end (`deferred`).
+//! The worker: a thread of the runtime's own, which is created when a thread first defers something. It makes sure that
+//! all deferred objects and calls are freed and made in the end (`deferred`).
 //!
-//! It is *none*, *awake* or *idle*. Idle, it sleeps until a thread defers something; awake, it looks over all queues
-//! each `rcu.lazy_delay_ms`, until they are empty. When no thread defers anything for two seconds it ends, and another
-//! one is made when it is needed: a process whose main thread has ended by `pthread_exit` ends with its last thread,
-//! which must not be ours.
+//! It is *none*, *awake* or *idle*. Idle, it sleeps until a thread defers something. Awake, it looks over all queues
+//! each `rcu.lazy_delay_ms`, until they are empty. After two idle seconds it ends, and a new one is created when it is
+//! needed. So a process whose main thread called `pthread_exit` can end: its last thread must not be ours.
 //!
-//! Nothing is forgotten: it says that it is idle, or none, and then looks whether anything waits; a thread that defers
-//! puts it into a queue, and then looks whether the worker is idle, or none. Between both there is a full fence on
-//! either side, so at least one sees the other.
+//! Nothing is forgotten: the worker declares itself idle, or none, and then looks whether anything waits. A thread that
+//! defers puts something into a queue, and then looks whether the worker is idle, or none. Both sides fence in between,
+//! so at least one sees the other.
 
 use super::grace::MILLISECOND;
 use super::queue::Put;
@@ -24,18 +23,18 @@ const IDLE: u32 = 2;
 /// There is none, and the last try to make one failed.
 const FAILED: u32 = 3;
 
-/// What it sleeps when nothing waits, before it ends.
+/// The idle time before it ends.
 const LONG_NS: u64 = 2_000_000_000;
 
 const LAZY_DELAY: Key = Key::of("rcu.lazy_delay_ms");
 
-/// What is known of it in this process. Zeroes: there is none.
+/// The state of the worker in this process. All-zero: there is none.
 #[repr(C)]
 pub(super) struct Worker {
     state: AtomicU32,
-    /// Whether it is to look at once.
+    /// Whether it must look at once.
     is_urgent: AtomicU32,
-    /// Changes when it is to wake up.
+    /// Changes when it must wake up.
     bell: AtomicU32,
 }
 
@@ -64,7 +63,7 @@ impl Worker {
         }
     }
 
-    /// Has it look at once.
+    /// Makes it look at once.
     #[cold]
     pub(super) fn hurry(&self) {
         if self.is_urgent.swap(1, Ordering::SeqCst) == 0 {
@@ -74,7 +73,7 @@ impl Worker {
 
     #[cold]
     fn wake(&self) {
-        // One of the threads that find it idle is enough.
+        // One ring is enough, of all threads that find it idle.
         if self.state.compare_exchange(IDLE, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
             self.ring();
         }
@@ -86,14 +85,13 @@ impl Worker {
     }
 
     /// Not in a sandbox, and not on top of a lock: the C library takes its own ones, and a thread that holds those may
-    /// wait for ours. What waits is seen to when another thread defers something.
+    /// wait for ours. The next thread that defers something tries again.
     #[cold]
     fn make(&self, work: &'static Work) {
         if thread::holds_locks() || sandbox::is_on() {
             return;
         }
-        // Without signals: a handler that forks would find it on its way, and this thread would go on in the child and
-        // make another one.
+        // Without signals: if a handler on it forked, this thread would continue in the child and make another one.
         percpu::for_process(|| {
             let seen = self.state.load(Ordering::Relaxed);
             let is_ours = (seen == NONE || seen == FAILED)
@@ -104,11 +102,11 @@ impl Worker {
         });
     }
 
-    /// What the worker does between two looks over all queues: sleeps. False: it is to end.
+    /// Sleeps between two looks over all queues. False: the worker must end.
     pub(super) fn rest(&self, is_busy: impl Fn() -> bool) -> bool {
         let has_work = || {
-            // Pairs with the one in `rouse`, behind a change by which the worker says what it does: if that one comes
-            // first, we find what was put into a queue; else the other thread sees that change.
+            // Pairs with the one in `rouse`, and stands behind a change of the state. If that one comes first, we find
+            // what the thread put into a queue; else the thread sees the change.
             order_after_change();
             is_busy()
         };
@@ -126,17 +124,17 @@ impl Worker {
         if self.is_urgent.load(Ordering::SeqCst) == 0 {
             wait(&self.bell, seen, LAZY_DELAY.get() * MILLISECOND);
         }
-        // A thread that hurries after this rings again. An exchange: what was put into a queue before we find.
+        // A thread that hurries after this rings again. An exchange, so we find what it put into a queue before.
         self.is_urgent.swap(0, Ordering::SeqCst);
         true
     }
 
-    /// Says that there is none, unless something is deferred meanwhile. False: go on.
+    /// Declares that there is none, unless a thread defers something meanwhile. False: go on.
     fn ends(&self, has_work: impl Fn() -> bool) -> bool {
         if self.state.compare_exchange(IDLE, NONE, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             return false;
         }
-        // A thread that deferred before that found us idle, and rang in vain; one that does later makes another one.
+        // A thread that deferred before found us idle, and rang in vain; one that defers later makes another worker.
         !has_work() || self.state.compare_exchange(NONE, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_err()
     }
 }
