@@ -313,10 +313,7 @@ fn forked_by_handlers(seed: u64) -> Outcome {
                 own.must_wait_for.store(open, Ordering::Relaxed);
                 own.cookie.store(cookie.number(), Ordering::Relaxed);
                 drop(rcu::read());
-                assert!(
-                    !(rcu::is_over(cookie) && (open > 0 || is_inside)),
-                    "a grace period ended in a handler's child"
-                );
+                assert!(!(rcu::is_over(cookie) && (open > 0 || is_inside)), "a grace period ended in its child");
             }
         }
         drop(guard);
@@ -347,10 +344,7 @@ fn forked_by_handlers(seed: u64) -> Outcome {
             }
             if cookie != 0 && !open.is_empty() {
                 let younger = rcu::start();
-                assert!(
-                    !rcu::is_over(younger),
-                    "a grace period ended in a handler's child that was asked for in a section"
-                );
+                assert!(!rcu::is_over(younger), "a grace period of an open section ended in its child");
             }
         }
         // Another thread may get the id.

@@ -68,16 +68,13 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
         let plausible = (1..=ROUNDS).contains(&waited.contended)
             && (HOLD_NS / 2..=longest).contains(&waited.max_wait_ns)
             && (waited.max_wait_ns..=waited.contended * waited.max_wait_ns).contains(&waited.total_wait_ns);
-        ensure!(
-            plausible,
-            "a thread waited {ROUNDS} times {HOLD_NS} ns, at most {longest} ns, and it was counted as {waited:?}"
-        );
+        ensure!(plausible, "{ROUNDS} waits of {HOLD_NS} ns, at most {longest} ns, were counted as {waited:?}");
     }
     ensure!(holder == Waited::default(), "who came first each time did not wait, and it was counted: {holder:?}");
     let (all, lost) = (contention.report().waited, contention.lost());
     ensure!(
         all == first.and(second) && lost == Waited::default(),
-        "{first:?} and {second:?} are together {all:?}, lost {lost:?}"
+        "{first:?} and {second:?} make {all:?}, lost {lost:?}"
     );
     Ok(format!("{first:?} and {second:?}"))
 }

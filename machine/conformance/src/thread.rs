@@ -333,11 +333,8 @@ fn in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), Strin
     let parents = (operations.is_alone)();
     for fork in [Fork::Bare, Fork::Ordinary] {
         let child: Child<'_> = &mut || {
-            if (operations.is_alone)() == parents {
-                Ok(())
-            } else {
-                Err("a child does not say what its parent said of being alone")
-            }
+            let is_same = (operations.is_alone)() == parents;
+            is_same.then_some(()).ok_or("a child does not say what its parent said of being alone")
         };
         runner.fork(fork, child).well()?;
     }
@@ -376,10 +373,7 @@ pub fn uninterrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     runner.run(Placement::Anywhere, crowd(runner.width(), &job), Some(&handler));
     findings.outcome()?;
     let (rounds, interrupts) = (rounds.into_inner(), interrupts.into_inner());
-    ensure!(
-        interrupts > runner.width() as u64,
-        "threads that were without signals for a while got no signals any more"
-    );
+    ensure!(interrupts > runner.width() as u64, "threads that were without signals for a while got no more signals");
     Ok(format!("{rounds} rounds, {interrupts} interrupts"))
 }
 

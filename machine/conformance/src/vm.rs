@@ -274,14 +274,8 @@ pub fn moved(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(done, "pages could not be moved");
     ensure!(holds(to.wrapping_add(2 * PAGE), 4, Some(71)), "moved pages do not hold what they held");
     ensure!(holds(from.wrapping_add(PAGE), 4, None), "pages were copied, not moved");
-    ensure!(
-        holds(from, 1, Some(70)) && holds(from.wrapping_add(5 * PAGE), 3, Some(75)),
-        "moving lost pages beside the source"
-    );
-    ensure!(
-        holds(to, 2, Some(90)) && holds(to.wrapping_add(6 * PAGE), 2, Some(96)),
-        "moving lost pages beside the target"
-    );
+    ensure!(holds(from, 1, Some(70)) && holds(from.wrapping_add(5 * PAGE), 3, Some(75)), "the source lost other pages");
+    ensure!(holds(to, 2, Some(90)) && holds(to.wrapping_add(6 * PAGE), 2, Some(96)), "the target lost other pages");
     ensure!(
         !is_deadly(runner, || put(from, 2, 1)) && !is_deadly(runner, || put(to, 3, 1)),
         "moved pages, or those left, cannot be written"
@@ -319,10 +313,7 @@ pub fn resized(runner: &dyn Runner, operations: &Operations) -> Outcome {
         ensure!(is_deadly(runner, || get(at, 5)), "the end of a shortened mapping can be read");
         ensure!(holds(at, 5, Some(150)), "shortening lost what stays");
         ensure!((operations.resize)(at, 5 * PAGE, BYTES), "a mapping could not grow into the place that it left");
-        ensure!(
-            holds(at, 5, Some(150)) && holds(at.wrapping_add(5 * PAGE), 3, None),
-            "growing lost contents, or brought some"
-        );
+        ensure!(holds(at, 5, Some(150)) && holds(at.wrapping_add(5 * PAGE), 3, None), "growing changed contents");
         fill(at, PAGES, 160);
         let last = at.wrapping_add(7 * PAGE);
         ensure!((operations.resize)(at, BYTES, 7 * PAGE), "a mapping could not be shortened");

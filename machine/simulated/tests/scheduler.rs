@@ -23,11 +23,7 @@ fn preempted_thread_moves_to_another_cpu() {
     let cpus: Vec<&str> =
         report.trace.iter().filter(of_thread).map(|line| &line[line.find("CPU ").unwrap()..]).collect();
     let moves = cpus.windows(2).filter(|pair| pair[0][..5] != pair[1][..5]).count();
-    assert!(
-        count("preempted") > 20 && moves > 5,
-        "{} times preempted, and thread 1 was at {cpus:?}",
-        count("preempted")
-    );
+    assert!(count("preempted") > 20 && moves > 5, "{} times preempted, thread 1 at {cpus:?}", count("preempted"));
 }
 
 /// Where time is what decides, a timer goes off when it is due, though another CPU computes for long meanwhile.

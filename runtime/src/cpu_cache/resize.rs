@@ -276,10 +276,7 @@ mod tests {
         assert!(busy.lending(1, NOW + IDLE_AFTER + 1).is_some());
         let used_up = NONE.granting(BUDGET as u16, NOW).unwrap();
         let later = NOW + 2 * IDLE_AFTER;
-        assert!(
-            used_up.lending(1, later).is_none() && used_up.may_lend(1, later),
-            "its magazines have to be emptied first"
-        );
+        assert!(used_up.lending(1, later).is_none() && used_up.may_lend(1, later), "its magazines must be emptied");
     }
 
     #[test]
@@ -288,10 +285,6 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4].map(|level| shape.at_level(level)), [18, 36, 72, 125, 125]);
         assert_eq!([0, 1, 3].map(|level| beyond(shape, level)), [0, 32, 189]);
         let tuned = shape.tuned(20, 10).unwrap();
-        assert_eq!(
-            (tuned.at_level(3), beyond(tuned, 3)),
-            (10, 189),
-            "what somebody chose stays, and so does the account"
-        );
+        assert_eq!((tuned.at_level(3), beyond(tuned, 3)), (10, 189), "a tuned shape stays, and so does the account");
     }
 }

@@ -132,10 +132,7 @@ mod tests {
                     assert_eq!(emergency.pages(block), Some(pages));
                     // SAFETY: the block is ours, and has that many pages.
                     unsafe {
-                        assert!(
-                            (0..pages).all(|page| block.add(page * PAGE).read() == 0),
-                            "a used page is given again"
-                        );
+                        assert!((0..pages).all(|page| block.add(page * PAGE).read() == 0), "a used page comes again");
                         block.write_bytes(1, pages * PAGE);
                         emergency.free(block);
                         emergency.free(block);

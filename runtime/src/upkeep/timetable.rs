@@ -407,11 +407,7 @@ mod tests {
         assert_eq!(table.turn(3), Turn::NotBeforeNs(8 * SECOND), "a quarter after it ran");
         table.join(0);
         table.advance(8 * SECOND, SECOND);
-        assert_eq!(
-            table.turn(3),
-            Turn::UntilNs(9 * SECOND),
-            "somebody skipped, and the members stay for another round"
-        );
+        assert_eq!(table.turn(3), Turn::UntilNs(9 * SECOND), "a member skipped, and all stay for another round");
         table.run(3);
         table.advance(9 * SECOND, SECOND);
         assert_eq!(table.turn(0), Turn::UntilNs(9 * SECOND + SECOND / 2));

@@ -41,11 +41,7 @@ pub(super) fn while_dead(runner: &dyn Runner, operations: &Operations) -> Outcom
     ensure!(taken > 0, "no array of {births} dead threads was found");
     // Threads that come and go in turn must not each need a slot: those that live together do.
     let bound = (10 * parents * (GENERATION + 1)) as u32;
-    ensure!(
-        slots <= bound,
-        "{births} threads, of which {} lived at the same time, have used {slots} slots",
-        parents * GENERATION
-    );
+    ensure!(slots <= bound, "{births} threads, {} at a time, have used {slots} slots", parents * GENERATION);
     Ok(format!("{births} threads in {slots} slots; {taken} arrays of dead ones; {tokens} tokens in arrays at the end"))
 }
 

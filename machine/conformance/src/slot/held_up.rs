@@ -44,9 +44,7 @@ pub fn held_up(runner: &dyn Runner, operations: &Operations) -> Outcome {
     runner.run(Placement::Apart, vec![owner, drainer], None);
     game.findings.outcome()?;
     let Notes { rounds, taken, taken_late, lost } = notes;
-    Ok(format!(
-        "{rounds} rounds: taken away {taken} times before the push and {taken_late} after, lost to it {lost} times"
-    ))
+    Ok(format!("{rounds} rounds: taken away {taken} times before the push, {taken_late} after; {lost} lost to it"))
 }
 
 /// Whose turn it is: rounds take four turns each.

@@ -281,11 +281,7 @@ impl Depot {
     fn locked<R>(&self, work: impl FnOnce(&mut [Vec<Array>; 2]) -> R) -> R {
         machine::thread::enter();
         let acquired = self.lock.acquire(&self.contention, here!());
-        assert_eq!(
-            acquired,
-            Acquired::Clean,
-            "the depot's lock is used by threads of one process, never by interrupts"
-        );
+        assert_eq!(acquired, Acquired::Clean, "only threads of one process use the depot's lock");
         // SAFETY: we hold the lock.
         let result = work(unsafe { &mut *self.stacks.get() });
         // SAFETY: acquired above.
@@ -328,10 +324,7 @@ fn one_replaces(owners: &Owners<'_>, operations: &Operations) -> Result<(), Stri
     let here = here.ok_or("a thread never meets the slot that it is in")?;
     ensure!(owners.word(here, INDEX) == 8, "a word that was stored to reads as {}", owners.word(here, INDEX));
     let differs = (0..10_000).map(|_| store(here, 0, 16)).find(|&outcome| outcome != Stored::Elsewhere);
-    ensure!(
-        differs.is_none_or(|outcome| outcome == Stored::Differs),
-        "another word than expected was replaced: {differs:?}"
-    );
+    ensure!(differs.is_none_or(|outcome| outcome == Stored::Differs), "an unexpected word was replaced: {differs:?}");
     let elsewhere = store(MAX as u32 - 1, 0, 8);
     ensure!(elsewhere == Stored::Elsewhere, "a store to a slot that no thread is in: {elsewhere:?}");
     ensure!(owners.word(MAX as u32 - 1, INDEX) == 0, "a store that was elsewhere was done");

@@ -221,10 +221,7 @@ fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region
     let left = exchange(0) & 0xffff_ffff;
     let all = threads * STEPS;
     let (put, got) = (all * (all + 1) / 2, sum.into_inner() + left);
-    ensure!(
-        put == got,
-        "values that sum to {put} were exchanged in, and came out as {got}: one was lost or came twice"
-    );
+    ensure!(put == got, "values that sum to {put} were exchanged in, and came out as {got}: one was lost or doubled");
     Ok(all as u64)
 }
 

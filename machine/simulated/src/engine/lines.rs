@@ -348,11 +348,7 @@ mod tests {
         let mut lines = lines();
         takes(&mut lines, store(0), 0, 0);
         assert_eq!(takes(&mut lines, load(0), 900, 1000), 61);
-        assert_eq!(
-            [takes(&mut lines, load(0), 0, 2000), takes(&mut lines, load(0), 900, 2000)],
-            [1, 1],
-            "both have it"
-        );
+        assert_eq!([takes(&mut lines, load(0), 0, 2000), takes(&mut lines, load(0), 900, 2000)], [1, 1], "shared");
         assert_eq!(takes(&mut lines, store(0), 0, 3000), 61, "the other one has it, too");
         assert_eq!(takes(&mut lines, load(0), 900, 4000), 61, "it was taken away");
     }

@@ -211,7 +211,7 @@ impl Engine {
             waiting_stores: 0,
             lines,
             space,
-            trace: Trace::new(settings.keeps_trace, settings.sink),
+            trace: Trace::new(&settings),
             failure: None,
             complaint: String::new(),
             fork_handlers: Vec::new(),

@@ -3,7 +3,7 @@
 use super::space::Space;
 use super::state;
 use super::thread::{Wait, Woken};
-use crate::simulation::Deviation;
+use crate::simulation::{Deviation, Settings};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
@@ -76,8 +76,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub fn new(is_kept: bool, sink: Option<i32>) -> Self {
-        Trace { sink, lines: is_kept.then(Vec::new), hash: 0, deviations: Vec::new(), outside: Vec::new() }
+    pub fn new(settings: &Settings) -> Self {
+        Trace { sink: settings.sink, lines: settings.keeps_trace.then(Vec::new), ..Trace::default() }
     }
 
     /// Records a choice other than the usual one.

@@ -67,10 +67,7 @@ mod tests {
             let passed =
                 (1..).map(|turn| turn * step).find(|&passed| allowance.is_left(began + passed)).expect("one day");
             let exactly = (COST - SAVED_NS as u64) * SHARE;
-            assert!(
-                (exactly..=exactly + step + SHARE).contains(&passed),
-                "after {passed}, not {exactly}, by steps of {step}"
-            );
+            assert!((exactly..=exactly + step + SHARE).contains(&passed), "{passed}, not {exactly}, by {step}");
         }
     }
 }
