@@ -35,7 +35,7 @@ pub(super) fn initialised(runner: &dyn Runner, operations: &Operations) -> Outco
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
     // Two threads that run at the same time are in two slots, as the mode says.
-    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(runner, operations, &findings)), None);
+    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(operations, &findings)), None);
     findings.outcome()?;
     let bound = (operations.in_use)();
     ensure!(bound >= 2, "two threads have used slots below {bound}");
@@ -54,7 +54,7 @@ pub(super) fn possible(runner: &dyn Runner, operations: &Operations) -> Outcome 
         demand!(findings, (slot as usize) < possible, "an impossible slot: slot, bound", slot, possible);
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
-    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(runner, operations, &findings)), None);
+    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(operations, &findings)), None);
     runner.run(Placement::Apart, crowd(2, &job), None);
     findings.outcome()?;
     let bound = (operations.in_use)();
@@ -148,14 +148,14 @@ pub(super) fn in_use(runner: &dyn Runner, operations: &Operations) -> Outcome {
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
     // Two threads that run at the same time are in two slots at least.
-    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(runner, operations, &findings)), None);
+    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(operations, &findings)), None);
     findings.outcome()?;
     let bound = (operations.in_use)();
     ensure!(bound >= 2, "two threads have used slots below {bound}");
     Ok(format!("slots below {bound}"))
 }
 
-fn count_to_two(runner: &dyn Runner, operations: &Operations, findings: &Findings) {
+fn count_to_two(operations: &Operations, findings: &Findings) {
     while findings.none() && (operations.in_use)() < 2 {
         let slot = (operations.current)().unwrap_or(0);
         let bound = (operations.in_use)();
