@@ -37,7 +37,7 @@ impl Central {
         match held.ring().giving() {
             Some(first) => source != Source::Freed || first.has_freed(),
             None if source == Source::NewSpan => {
-                let span = self.new_span(held.cache, held.slot);
+                let span = self.new_span(held.cache(), held.slot);
                 span.inspect(|span| held.ring().insert(span)).is_some()
             }
             None => false,
@@ -59,7 +59,7 @@ impl Central {
 
     /// Moves a span with objects to give to the held shard: from one of the slots `others`, or from the waiting spans.
     pub fn steal_span(&self, own: &Held, others: impl Iterator<Item = u32>) -> Option<()> {
-        let (cache, slot) = (own.cache, own.slot);
+        let (cache, slot) = (own.cache(), own.slot);
         let of_others = others.filter(|&other| other != slot).find_map(|other| {
             if !cache.ring(other).seems_to_give() {
                 return None;
@@ -102,7 +102,7 @@ impl Central {
     /// Gives up a span that has no object in use. A warm cache keeps its last span, because a slot that frees and
     /// allocates around one span's worth would move it in and out. Returns the lock if it is still held.
     fn give_up_unused(&self, held: Held, span: &'static Span) -> Option<Held> {
-        let (cache, slot) = (held.cache, held.slot);
+        let (cache, slot) = (held.cache(), held.slot);
         let may_stay = || slot::in_use() <= MANY_SLOTS && self.miss_rate(cache, slot) > 0;
         if !span.is_unused() || (may_stay() && !held.ring().another_gives(span)) {
             return Some(held);

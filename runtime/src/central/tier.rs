@@ -35,10 +35,11 @@ pub(super) struct Cold {
     pub(super) waiting: AtomicPtr<CacheState>,
 }
 
-/// A shard whose lock is held.
+/// A shard whose lock is held. Two words, which fit into registers; hence not a `CacheRef`.
 #[derive(Debug)]
 pub struct Held {
-    pub cache: CacheRef,
+    chunk: Region,
+    id: u32,
     pub slot: u32,
 }
 
@@ -150,9 +151,15 @@ impl Central {
 
     /// Locks a slot's shard. A signal handler that must not wait gets the nearest free neighbour's.
     pub fn lock(&self, cache: CacheRef, slot: u32, site: Site) -> Held {
+        cache.mark_used_in(slot);
+        if cache.lock(slot).try_in_order() { Held::new(cache, slot) } else { self.lock_slowly(cache, slot, site) }
+    }
+
+    #[cold]
+    fn lock_slowly(&self, cache: CacheRef, own: u32, site: Site) -> Held {
         let mut other = 0;
         loop {
-            let slot = slot ^ other;
+            let slot = own ^ other;
             cache.mark_used_in(slot);
             match cache.lock(slot).acquire(&self.page_heap.locks().shards, site) {
                 Acquired::WouldDeadlock => other = (other + 1) % slot::MAX as u32,
@@ -160,7 +167,7 @@ impl Central {
                     if other != 0 {
                         slot::count_as_used(slot);
                     }
-                    let held = Held { cache, slot };
+                    let held = Held::new(cache, slot);
                     if acquired == Acquired::Abandoned {
                         self.repair(&held);
                     }
@@ -173,7 +180,7 @@ impl Central {
     /// Locks a slot's shard if it is free.
     pub fn try_lock(&self, cache: CacheRef, slot: u32) -> Option<Held> {
         // `then`, not `then_some`: dropping a `Held` releases the lock.
-        cache.lock(slot).try_acquire().then(|| Held { cache, slot })
+        cache.lock(slot).try_acquire().then(|| Held::new(cache, slot))
     }
 
     /// Repairs the shard after its holder vanished in a fork. Ring and spans may be half-changed.
@@ -182,10 +189,10 @@ impl Central {
         held.ring().forget();
         self.page_heap.for_each_span(|span| {
             // The lock that we hold guards spans of this cache that this slot owns.
-            if span.cache() == held.cache.number() && span.owner() == held.slot {
+            if span.cache() == held.cache().number() && span.owner() == held.slot {
                 span.recount();
                 // SAFETY: as above.
-                unsafe { self.page_heap.enter_class(span, held.cache.class_word()) };
+                unsafe { self.page_heap.enter_class(span, held.cache().class_word()) };
                 held.ring().insert(span);
             }
         });
@@ -193,14 +200,25 @@ impl Central {
 }
 
 impl Held {
+    #[inline]
+    fn new(cache: CacheRef, slot: u32) -> Self {
+        Held { chunk: cache.chunk(), id: cache.id() as u32, slot }
+    }
+
+    /// Whose shard it is.
+    #[inline]
+    pub fn cache(&self) -> CacheRef {
+        CacheRef::new(self.chunk, self.id as usize)
+    }
+
     pub fn ring(&self) -> &'static Ring {
-        self.cache.ring(self.slot)
+        self.cache().ring(self.slot)
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         // SAFETY: we hold the lock.
-        unsafe { self.cache.lock(self.slot).release() };
+        unsafe { self.cache().lock(self.slot).release() };
     }
 }

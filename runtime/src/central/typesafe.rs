@@ -30,7 +30,7 @@ impl Central {
         let owner = span.owner();
         held.ring().remove(span);
         span.set_owner(NOBODY);
-        let typesafe = held.cache.state().filter(|state| state.home().typesafe);
+        let typesafe = held.cache().state().filter(|state| state.home().typesafe);
         let Some(state) = typesafe.filter(|_| !(crate::UPCALLS.readers_are_absent)()) else { return GivenUp::Ours };
         if state.waiting.locked(self.page_heap.locks(), here!(), |lists| lists.push(span)).is_none() {
             span.set_owner(owner);

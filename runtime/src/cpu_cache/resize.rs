@@ -175,7 +175,7 @@ impl CpuCaches {
 
     /// The same for a held shard.
     pub fn shrink_held(&self, held: &Held) {
-        let (cache, slot) = (held.0.cache, held.0.slot);
+        let (cache, slot) = (held.0.cache(), held.0.slot);
         let level = cache.level(slot).load(Ordering::Relaxed);
         if level > 0 {
             cache.level(slot).store(0, Ordering::Relaxed);

@@ -116,7 +116,7 @@ impl Hints {
 
 impl Held {
     pub(super) fn stacks(&self) -> Hints {
-        Hints::of(self.0.cache, self.0.slot)
+        Hints::of(self.0.cache(), self.0.slot)
     }
 
     /// Pushes a magazine with objects.

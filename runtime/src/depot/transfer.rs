@@ -212,7 +212,7 @@ impl Depot {
     /// Keeps an empty magazine in the shard, up to as many as full ones, else among the spare ones, which all caches
     /// share. A busy cache takes and returns magazines often, and would contend with all others there.
     pub fn keep_empty(&self, shard: &Held, magazine: Magazine) {
-        let (cache, slot) = (shard.0.cache, shard.0.slot);
+        let (cache, slot) = (shard.0.cache(), shard.0.slot);
         let (rate, capacity) = (self.central.miss_rate(cache, slot), self.central.capacity(cache, slot));
         let is_too_much = shard.stacks().empty.len() >= cache.shape().depot_limit(rate, capacity).max(1);
         let rest = if is_too_much { self.keep_spare(magazine) } else { Err(magazine) };

@@ -83,7 +83,7 @@ impl<const RANK: u8> Lock<RANK> {
     #[cold]
     pub fn try_inherit(&self) -> bool {
         // As in `acquire`: the vanished holder may be this very thread, before its own handler forked.
-        if thread::held_ranks() >> Self::COUNTER != 0 {
+        if !Self::is_in_order() {
             return false;
         }
         let word = self.word.load(Ordering::Relaxed);
@@ -102,13 +102,24 @@ impl<const RANK: u8> Lock<RANK> {
     /// Takes the lock, and waits for it unless that might be for ever. Records a wait under `site`.
     #[inline]
     pub fn acquire(&self, contention: &Contention, site: Site) -> Acquired {
-        let in_order = thread::held_ranks() >> Self::COUNTER == 0;
-        if in_order && self.try_acquire() { Acquired::Clean } else { self.acquire_slow(contention, site, in_order) }
+        if self.try_in_order() { Acquired::Clean } else { self.acquire_slow(contention, site) }
+    }
+
+    /// Takes the lock if it is free, and the thread holds none of its rank or above; for a fast path of the caller's
+    /// own, before [`Self::acquire`].
+    #[inline]
+    pub fn try_in_order(&self) -> bool {
+        Self::is_in_order() && self.try_acquire()
+    }
+
+    #[inline]
+    fn is_in_order() -> bool {
+        thread::held_ranks() >> Self::COUNTER == 0
     }
 
     #[cold]
-    fn acquire_slow(&self, contention: &Contention, site: Site, in_order: bool) -> Acquired {
-        if !in_order {
+    fn acquire_slow(&self, contention: &Contention, site: Site) -> Acquired {
+        if !Self::is_in_order() {
             contention.count_out_of_order();
             return if self.try_acquire() { Acquired::Clean } else { Acquired::WouldDeadlock };
         }
