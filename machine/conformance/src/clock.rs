@@ -8,9 +8,9 @@ use machine::{clock, thread};
 operations! {
     /// Nanoseconds since some moment: a reading is not less than any that happened before it, on whichever thread.
     now_ns: fn() -> u64 = clock::now_ns,
-    /// Nanoseconds, about. On one CPU an interval is right to one in a thousand, once [`now_ns`](Self::now_ns) was read
-    /// twice, 20 ms apart; before that, to a factor of two and a half.
-    coarse_ns: fn() -> u64 = clock::coarse_ns,
+    /// Units of [`clock::COARSE_NS`], about. On one CPU an interval is right to one in a thousand, once [`now_ns`](Self::now_ns) was read
+    /// twice, 20 ms apart; before that, to a factor of three.
+    coarse: fn() -> u64 = clock::coarse,
 }
 
 crate::cases! {
@@ -18,9 +18,9 @@ crate::cases! {
     "clock::now_ns" => monotonic, {
         "each thread has its own" { now_ns: || clock::now_ns() + thread::identity() % 2 * 1_000_000 }
     }
-    "clock::coarse_ns" => coarse, {
-        "too fast" { coarse_ns: || clock::coarse_ns() * 8 }
-        "stands still" { coarse_ns: || 7 }
+    "clock::coarse" => roughly_right, {
+        "too fast" { coarse: || clock::coarse() * 8 }
+        "stands still" { coarse: || 7 }
     }
 }
 
@@ -42,15 +42,15 @@ pub fn monotonic(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} readings", READINGS * runner.width()))
 }
 
-/// The body of [`Operations::coarse_ns`]. A tenth is allowed for reading two clocks one after the other, and a thread
+/// The body of [`Operations::coarse`]. A tenth is allowed for reading two clocks one after the other, and a thread
 /// that is sent to sleep in between is given another try.
-pub fn coarse(_: &dyn Runner, operations: &Operations) -> Outcome {
+pub fn roughly_right(_: &dyn Runner, operations: &Operations) -> Outcome {
     const INTERVAL_NS: u64 = 3_000_000;
     let mut rate = 0.0;
     for _ in 0..20 {
-        let (start, first) = ((operations.now_ns)(), (operations.coarse_ns)());
+        let (start, first) = ((operations.now_ns)(), (operations.coarse)());
         while (operations.now_ns)() < start + INTERVAL_NS {}
-        let passed = (operations.coarse_ns)().wrapping_sub(first) as i64;
+        let passed = (operations.coarse)().wrapping_sub(first).wrapping_mul(clock::COARSE_NS) as i64;
         rate = passed as f64 / ((operations.now_ns)() - start) as f64;
         if (0.9..1.1).contains(&rate) {
             return Ok(format!("{rate:.2} nanoseconds in one"));

@@ -14,10 +14,13 @@ pub fn now_ns() -> u64 {
 /// Whether the same work always takes the same time, because nothing else runs on the machine.
 pub const IS_STEADY: bool = true;
 
-/// The same as [`now_ns`].
+/// Nanoseconds in a unit of [`coarse`].
+pub const COARSE_NS: u64 = 384;
+
+/// The same as [`now_ns`], in units of [`COARSE_NS`].
 #[inline]
-pub fn coarse_ns() -> u64 {
-    now_ns()
+pub fn coarse() -> u64 {
+    now_ns() / COARSE_NS
 }
 
 fn since_the_first_call() -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! Runs at the same time: any thread, without a lock. Relaxed: of two misses at once, one may go uncounted.
 
-use machine::clock;
+use machine::clock::{self, COARSE_NS};
 use machine::sync::{AtomicU32, Ordering::Relaxed};
 
 pub const HIGHEST_RATE: u32 = 7;
@@ -11,8 +11,6 @@ const PARTS: u32 = 4;
 /// The low bits of the rate word: the rate, in parts of a step. The bits above hold the time, in units of 12 µs.
 const RATE_BITS: u32 = (HIGHEST_RATE + 1) * PARTS - 1;
 const UNIT: u32 = RATE_BITS + 1;
-/// Nanoseconds in a unit of [`coarse_time`].
-pub const COARSE_NS: u64 = 384;
 const _: () = assert!(UNIT as u64 * COARSE_NS == 12_288);
 const _: () = assert!(UNIT.is_power_of_two() && HIGHEST_RATE * PARTS <= RATE_BITS, "rate and time share a word");
 /// The longest delay before another look, in units of coarse time: some minutes.
@@ -40,7 +38,7 @@ pub enum Path {
 /// The time, in units of [`COARSE_NS`]. It wraps within half an hour.
 #[inline]
 pub fn coarse_time() -> u32 {
-    (clock::coarse_ns() / COARSE_NS) as u32
+    clock::coarse() as u32
 }
 
 /// Units from `time` to `now`. Zero if `now` was read up to some 25 ms before `time`.
@@ -70,9 +68,11 @@ pub struct Load {
 }
 
 impl Load {
-    /// Counts a miss; returns the rate, up to [`HIGHEST_RATE`], and the [`coarse_time`] if it was read. The rate is the
-    /// logarithm of how many times a few objects the slot should keep, so that misses are at least some 12 µs apart.
-    pub fn count_miss(&self, path: Path) -> (u32, Option<u32>) {
+    /// Counts a miss; returns the rate, up to [`HIGHEST_RATE`], and tells `visit` the [`coarse_time`] if it was read (the
+    /// compiler makes a copy for each case). The rate is the logarithm of how many times a few objects the slot should
+    /// keep, so that misses are at least some 12 µs apart.
+    #[inline(always)]
+    pub fn count_miss(&self, path: Path, visit: impl Fn(Option<u32>)) -> u32 {
         let is_refill = path == Path::Refill;
         let refills = self.refills.load(Relaxed).wrapping_add(is_refill as u32);
         self.refills.store(refills, Relaxed);
@@ -80,18 +80,21 @@ impl Load {
         let (last, parts) = (word & !RATE_BITS, word & RATE_BITS);
         if parts / PARTS == HIGHEST_RATE {
             if is_refill && !refills.is_multiple_of(GLANCE_AT_CLOCK) {
-                return (HIGHEST_RATE, None);
+                visit(None);
+                return HIGHEST_RATE;
             }
             if !is_refill && parts < RATE_BITS {
                 self.rate.store(last | (parts + 1), Relaxed);
-                return (HIGHEST_RATE, None);
+                visit(None);
+                return HIGHEST_RATE;
             }
         }
         let time = coarse_time();
         let now = time & !RATE_BITS;
         let parts = after_miss(parts.min(HIGHEST_RATE * PARTS), now.wrapping_sub(last));
         self.rate.store(now | parts, Relaxed);
-        (parts / PARTS, Some(time))
+        visit(Some(time));
+        parts / PARTS
     }
 
     #[inline]
@@ -167,7 +170,7 @@ mod tests {
         let load = Load { rate: AtomicU32::new(long_ago | (HIGHEST_RATE * PARTS)), refills: AtomicU32::new(1) };
         for miss in 1..=PARTS {
             assert!(load.since_last_miss(coarse_time()) >= 1 << 20, "before miss {miss}");
-            load.count_miss(Path::Overflow);
+            load.count_miss(Path::Overflow, |_| ());
         }
         assert!(load.since_last_miss(coarse_time()) < 1 << 20);
     }

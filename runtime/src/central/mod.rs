@@ -29,7 +29,7 @@ pub(crate) use cache_state::{CacheState, Home};
 pub(crate) use charged::Charged;
 pub(crate) use chunk::{Descriptor, release_chunk, reserve_chunk};
 pub(crate) use label::CacheName;
-pub(crate) use load::{COARSE_NS, FURTHEST, HIGHEST_RATE, Path, coarse_of, coarse_time, units_since};
+pub(crate) use load::{FURTHEST, HIGHEST_RATE, Path, coarse_of, coarse_time, units_since};
 pub(crate) use objects::{Returned, Source};
 pub(crate) use shape::{MOST_POINTERS, Shape};
 pub(crate) use shrinking::PINNED;

@@ -113,7 +113,7 @@ impl Room {
 
 fn now() -> u32 {
     // Never 0, the time of a slot that was never busy, until long after that.
-    (clock::coarse_ns() / UNIT_NS) as u32 | 1 << 31
+    (clock::coarse() * clock::COARSE_NS / UNIT_NS) as u32 | 1 << 31
 }
 
 /// KiB by which two magazines at a level exceed level 0. Depends on the size only, so tuning does not change it.

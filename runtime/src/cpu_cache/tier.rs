@@ -57,9 +57,8 @@ impl CpuCaches {
     /// Counts a miss at the start of a slow path, resizes the cache's magazines, and checks for work that is due.
     #[inline]
     pub(super) fn miss(&self, cache: CacheRef, slot: u32, path: Path) {
-        let (rate, time) = cache.load(slot).count_miss(path);
         let from = if path == Path::Refill { From::Allocation } else { From::Release };
-        self.visit(slot, time, from);
+        let rate = cache.load(slot).count_miss(path, |time| self.visit(slot, time, from));
         self.resize(cache, slot, rate, path);
     }
 
@@ -74,7 +73,7 @@ impl CpuCaches {
             is_due |= upkeep_is_due | self.hook.statistics_at.is_due(time);
         }
         if is_due {
-            maintain(Visit { slot, time, from, upkeep_is_due });
+            maintain(slot, time, from, upkeep_is_due);
         }
     }
 
@@ -109,8 +108,8 @@ impl CpuCaches {
 /// Not inlined, because every slow path passes its call.
 #[cold]
 #[inline(never)]
-fn maintain(visit: Visit) {
-    (crate::UPCALLS.maintain)(visit);
+fn maintain(slot: u32, time: Option<u32>, from: From, upkeep_is_due: bool) {
+    (crate::UPCALLS.maintain)(Visit { slot, time, from, upkeep_is_due });
 }
 
 /// A field of the slot's own in its area.

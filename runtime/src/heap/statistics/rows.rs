@@ -3,11 +3,11 @@
 use super::read::{Heap, OfGroup, OfSlot, Stage};
 use super::{Inside, Part};
 use crate::caches::{Reading, heap};
-use crate::central::{COARSE_NS, coarse_time};
+use crate::central::coarse_time;
 use crate::group::register;
 use crate::heap::locks;
 use crate::observe::figures::{Cache, Figures, Group, Lock, Slot};
-use machine::slot;
+use machine::{clock::COARSE_NS, slot};
 
 const CACHES_AT_ONCE: usize = 8;
 
