@@ -120,7 +120,7 @@ mutants! {
     in "runtime/src/cpu_cache/drain.rs":
         "a drainer leaves out the slot that it is in by then" by "group limits"
         - "let others = self.drain_slots(which, 0..slot::in_use(), why);"
-        + "let (own, all) = (slot::current(), 0..slot::in_use());\n        let others = self.drain_slots(which, all.filter(|&slot| Some(slot) != own), why);"
+        + "let (me, all) = (slot::current(), 0..slot::in_use());\n        let others = self.drain_slots(which, all.filter(|&slot| Some(slot) != me), why);"
     in "runtime/src/counter/account.rs":
         "a group is charged without a look at its limit" by "group limits"
         - "self.charge.limited_add(units, limit as i64)"

@@ -115,24 +115,18 @@ fn find_all(copy: &Copy, chosen: &[&Mutant]) -> Result<(), String> {
     let mut missed = 0;
     for (number, mutant) in chosen.iter().enumerate() {
         let begun = Instant::now();
-        let found = copy.mutated(mutant, || mutant.protocols.iter().find_map(|protocol| copy.find(protocol)))?;
-        let time = begun.elapsed().as_secs_f64();
-        let left = left(start, number + 1, chosen.len());
-        match found {
-            Some(how) => println!(
-                "{:2}/{} found in {time:.0} s: {}\n      {how} ({left})",
-                number + 1,
-                chosen.len(),
-                mutant.what
-            ),
-            None => {
-                missed += 1;
-                println!("{:2}/{} MISSED in {time:.0} s: {} ({left})", number + 1, chosen.len(), mutant.what);
-            }
-        }
+        let found = copy.mutated(mutant, || mutant.protocols.iter().find_map(|protocol| copy.find(protocol)));
+        let (verdict, how) = match found {
+            Ok(Some(how)) => ("found", how),
+            Ok(None) => ("MISSED", String::new()),
+            Err(why) => ("FAILED", why),
+        };
+        missed += usize::from(verdict != "found");
+        let (time, left) = (begun.elapsed().as_secs(), left(start, number + 1, chosen.len()));
+        println!("{:2}/{} {verdict} in {time} s: {}\n      {how} ({left})", number + 1, chosen.len(), mutant.what);
     }
     println!("{} of {} mutations found", chosen.len() - missed, chosen.len());
-    if missed == 0 { Ok(()) } else { Err(format!("{missed} mutations were missed")) }
+    if missed == 0 { Ok(()) } else { Err(format!("{missed} mutations were missed, or could not be planted")) }
 }
 
 fn left(start: Instant, done: usize, all: usize) -> String {
