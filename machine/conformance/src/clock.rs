@@ -8,8 +8,8 @@ use machine::{clock, thread};
 operations! {
     /// Nanoseconds since some moment: a reading is not less than any that happened before it, on whichever thread.
     now_ns: fn() -> u64 = clock::now_ns,
-    /// Units of [`clock::COARSE_NS`], about. On one CPU an interval is right to one in a thousand, once [`now_ns`](Self::now_ns) was read
-    /// twice, 20 ms apart; before that, to a factor of three.
+    /// Units of [`clock::COARSE_NS`], about. On one CPU an interval is right to one in a thousand, once
+    /// [`now_ns`](Self::now_ns) was read twice, 20 ms apart; before that, to a factor of three.
     coarse: fn() -> u64 = clock::coarse,
 }
 

@@ -68,9 +68,9 @@ pub struct Load {
 }
 
 impl Load {
-    /// Counts a miss; returns the rate, up to [`HIGHEST_RATE`], and tells `visit` the [`coarse_time`] if it was read (the
-    /// compiler makes a copy for each case). The rate is the logarithm of how many times a few objects the slot should
-    /// keep, so that misses are at least some 12 µs apart.
+    /// Counts a miss; returns the rate, up to [`HIGHEST_RATE`], and tells `visit` the [`coarse_time`] if it was read.
+    /// The compiler makes a copy for each case. The rate is the logarithm of how many times a few objects the slot
+    /// should keep, so that misses are at least some 12 µs apart.
     #[inline(always)]
     pub fn count_miss(&self, path: Path, visit: impl Fn(Option<u32>)) -> u32 {
         let is_refill = path == Path::Refill;
