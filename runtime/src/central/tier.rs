@@ -35,7 +35,7 @@ pub(super) struct Cold {
     pub(super) waiting: AtomicPtr<CacheState>,
 }
 
-/// A shard whose lock is held. Two words, which fit into registers; hence not a `CacheRef`.
+/// A shard whose lock is held. 16 bytes; with a `CacheRef` they would be 24.
 #[derive(Debug)]
 pub struct Held {
     chunk: Region,
