@@ -7,6 +7,7 @@
  * late as|data              the program limits itself, to 64 MiB more than it has, and gets all but 16 of them
  * promises                  what the system does not promise to a mapping it does not promise to malloc
  * aliases                   blocks at all distances that a table of addresses could take for one another
+ * null                      NULL is nobody's block, wherever the heap lies
  * refused                   much free memory stays as it is where more is asked for than all of it
  * many COUNT MIB            so many blocks of so many MiB, alive at the same time
  * staircase as|data [MS]    processes that may grow by 0, 1, 2, … steps, with their first thread among what
@@ -18,6 +19,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -311,6 +313,57 @@ static void check_aliases(void) {
     malloc_trim(0);
 }
 
+/* -- null -- */
+
+/* In a table of addresses NULL has the place of all multiples of the window. */
+static void free_null(void) {
+    enum { BLOCK = 1000, AT_ONCE = 50, TIMES = 1000 };
+    void *volatile null = NULL; /* The compiler drops free(NULL). */
+    void *blocks[AT_ONCE];
+    const size_t usable = malloc_usable_size(malloc(BLOCK));
+    for (size_t bytes = 0; bytes < 24 * MIB; bytes += BLOCK)
+        CHECK(malloc(BLOCK) != NULL, "no block after %zu bytes", bytes);
+    for (size_t time = 0; time < TIMES; time++) {
+        for (size_t i = 0; i < AT_ONCE; i++) {
+            blocks[i] = malloc(BLOCK);
+            CHECK(malloc_usable_size(blocks[i]) == usable, "a block of %d bytes is %p, and has %zu, not %zu", BLOCK, blocks[i],
+                  malloc_usable_size(blocks[i]), usable);
+            fill(blocks[i], BLOCK, i);
+        }
+        for (size_t i = 0; i < AT_ONCE; i++) {
+            check_filled(blocks[i], BLOCK, BLOCK, i, "beside free(NULL)");
+            free(null);
+            free(blocks[i]);
+        }
+    }
+}
+
+/* Mappings lie below the room for the stack, which is so large that they begin `above` bytes above a multiple of the window. */
+static void free_null_near_multiple(size_t above) {
+    static char step[] = "here";
+    CHECK(personality(ADDR_NO_RANDOMIZE) != -1, "personality failed with errno %d", errno);
+    set_limit(RLIMIT_STACK, window_bytes() - above);
+    CHECK(get_limit(RLIMIT_STACK).rlim_cur == window_bytes() - above, "no stack may be as large as the window");
+    char *arguments[] = {check_arguments[0], check_arguments[1], step, NULL};
+    execv("/proc/self/exe", arguments);
+    CHECK(false, "cannot execute the program: errno %d", errno);
+}
+
+static void check_null(void) {
+    if (argument(0)) {
+        free_null();
+        return;
+    }
+    for (size_t above = 0; above <= 96 * MIB; above += 4 * MIB) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0)
+            free_null_near_multiple(above);
+        CHECK(waitpid(child, &status, 0) == child && status == 0, "status %d with mappings %zu MiB above a multiple of the window", status,
+              above / MIB);
+    }
+}
+
 /* -- refused -- */
 
 static void check_refused(void) {
@@ -435,6 +488,7 @@ static const struct check checks[] = {{"exhaust", check_exhaust},
                                       {"late", check_late},
                                       {"promises", check_promises},
                                       {"aliases", check_aliases},
+                                      {"null", check_null},
                                       {"refused", check_refused},
                                       {"many", check_many},
                                       {"staircase", check_staircase},

@@ -21,6 +21,7 @@ in_both_modes! {
     limit_of_data_set_by_the_program: "limits late data";
     memory_that_is_not_promised: "limits promises";
     addresses_far_apart: "limits aliases";
+    null_is_freed_wherever_the_heap_lies: "limits null";
     refusal_that_flushes_nothing: promised("limits refused");
     twenty_thousand_large_blocks: "limits many 20000 65";
     limit_at_every_step: promised("limits staircase as");

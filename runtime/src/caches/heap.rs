@@ -232,7 +232,7 @@ pub(super) fn begin() -> bool {
     };
     let entries = PageMap::entries_for(process::memory(), fits);
     let bytes = FIRST_SEGMENT + FIRST_METADATA + AREAS_END + PageMap::bytes(entries);
-    let Some(segment) = reserve_aligned(bytes, UNIT) else { return root::is_installed() };
+    let Some(segment) = reserve_region(bytes, PageMap::window_of(entries)) else { return root::is_installed() };
     let metadata = segment.wrapping_add(FIRST_SEGMENT);
     let base = metadata.wrapping_add(FIRST_METADATA);
     // The last magazine's worth of metadata stays unused, because a draining slot word names it.
@@ -247,6 +247,18 @@ pub(super) fn begin() -> bool {
         }
     }
     root::is_installed()
+}
+
+/// Reserves the region where the first segment leaves null's entry of the page map alone.
+fn reserve_region(bytes: usize, window: usize) -> Option<*mut u8> {
+    let place = reserve_aligned(bytes, UNIT)?;
+    if !(place as usize).is_multiple_of(window) {
+        return Some(place);
+    }
+    let other = reserve_region(bytes, window);
+    // SAFETY: the mapping is fresh and ours.
+    unsafe { vm::release(place, bytes) };
+    other
 }
 
 /// Names the region's mapping, at the start and before the second thread; later the process may forbid the call.

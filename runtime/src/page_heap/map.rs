@@ -5,8 +5,9 @@
 //! The map is small, because a limit on address space counts all of it. It covers a *window* of four times the
 //! machine's memory or more, and addresses are taken modulo the window. So that our own addresses do not collide, each
 //! segment *claims* the entries of all its granules. A block with a mapping of its own claims that of its first
-//! granule, the only one that is looked up. If an entry is claimed already, the page heap tries another place. A
-//! foreign pointer may be mistaken for ours; the flush of its magazine detects it.
+//! granule, the only one that is looked up. If an entry is claimed already, the page heap tries another place. The unit
+//! at 0 is claimed for null, because free looks null up like any pointer. Another foreign pointer may be mistaken for
+//! ours; the flush of its magazine detects it.
 //!
 //! ```text
 //!   map │ a byte for each granule of the window │ a bit for each: whether it is claimed │
@@ -61,9 +62,13 @@ impl PageMap {
         self.mask = entries - 1;
     }
 
-    /// Bytes of address space that the entries cover.
+    /// Bytes of address space that so many entries cover.
+    pub const fn window_of(entries: usize) -> usize {
+        entries << GRANULE_SHIFT
+    }
+
     pub fn window(&self) -> usize {
-        (self.mask + 1) << GRANULE_SHIFT
+        Self::window_of(self.mask + 1)
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@ use super::runs::PageHeap;
 use super::segment::{Kind, Owner, Segment};
 use super::{GRANULE, MAX_SEGMENTS, PAGE, UNIT};
 use crate::settings::Key;
+use core::ptr::null_mut;
 use machine::sync::Ordering;
 use machine::{here, vm};
 
@@ -85,8 +86,10 @@ impl PageHeap {
     ) -> Option<*mut u8> {
         let (map, map_start) = (&self.map, self.map_start);
         let first = state.segment(1);
-        // SAFETY: the map is ours. The first segment is claimed here, so that a small process touches no claims.
+        // SAFETY: the map is ours. Null's unit and the first segment are claimed here, so that a small process touches
+        // no claims.
         let is_unclaimed = unsafe {
+            map.claim(map_start, null_mut(), granules_of_units(UNIT));
             map.claim(map_start, first.start(), granules_of_units(first.bytes()));
             map.is_unclaimed(map_start, start, granules)
         };

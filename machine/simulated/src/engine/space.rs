@@ -4,8 +4,9 @@
 use crate::syscall::{self, Errno};
 use core::cell::Cell;
 
-/// Start of the space if it is free there: addresses are the same in each run.
-const START: usize = 0x1000_0000_0000;
+/// Start of the space if it is free there: addresses are the same in each run. Not a multiple of the page map's window,
+/// which a heap keeps off.
+const START: usize = 0x1000_4000_0000;
 const BYTES: usize = 1 << 40;
 const PAGE: usize = 4096;
 const PROT_NONE: usize = 0;
