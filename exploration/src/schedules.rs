@@ -1,7 +1,6 @@
 //! Small bodies: two or three threads that do an operation or two each, of which every schedule within a bound is tried.
 //!
-//! Threads stay on CPUs of their own, and stores become visible at once. Exploring by chance covers the rest. A thread
-//! notes between two steps what it begins and what is complete, so the notes are exact: a reading has all additions that were
+//! Threads stay on their CPUs, and stores become visible at once. Exploring by chance covers the rest. A thread notes between two steps what it begins and what is complete, so the notes are exact: a reading has all additions that were
 //! complete when it began, and none that begin after its end. Who is refused had no room at some moment.
 //!
 //! The bugs that these bodies must find are in the list of mutants.
@@ -22,11 +21,17 @@ pub struct Small {
     pub about: &'static str,
     /// How often another thread goes on although the current one could, at most.
     bound: usize,
+    cpus: usize,
     body: fn() -> Result<(), String>,
 }
 
 const fn small(name: &'static str, bound: usize, about: &'static str, body: fn() -> Result<(), String>) -> Small {
-    Small { name, about, bound, body }
+    Small { name, about, bound, cpus: 4, body }
+}
+
+/// All threads on one CPU, and so in one slot.
+const fn on_one_cpu(small: Small) -> Small {
+    Small { cpus: 1, ..small }
 }
 
 /// All of them.
@@ -38,6 +43,7 @@ pub const SMALL: &[Small] = &[
     small("every room", 2, "the same with room for both", || limited(2)),
     small("every refusal", 2, "room is made in the block, and taken again in the word of before", refused),
     small("every stock", 2, "two add within a limit from stock of theirs", stocked),
+    on_one_cpu(small("every late draw", 2, "one sees a limit, and draws what another one leaves there", drawn_late)),
     small("every handler", 2, "one adds within a limit while another one must not wait, as a handler", handled),
     small("every rise", 2, "one reads while another one gets stock", risen),
     small("every closing", 2, "one reads while another one closes all cells", closed),
@@ -51,7 +57,7 @@ pub fn find(name: &str) -> Option<&'static Small> {
 impl Small {
     /// Tries every schedule. The number of them, or what is wrong with one.
     pub fn exhaust(&self) -> Result<u64, String> {
-        let settings = Settings { cpus: 4, store_buffer: 0, ..Settings::default() };
+        let settings = Settings { cpus: self.cpus, store_buffer: 0, ..Settings::default() };
         let (mut wrong, mut runs) = (None, 0);
         let exhausted = exhaust(&settings, self.bound, u64::MAX, self.body, |report| {
             runs += 1;
@@ -132,12 +138,12 @@ impl Known {
         self.added.complete.get() - self.taken.complete.get()
     }
 
-    /// Adds one, where nothing is taken back that the limit was reached with.
-    fn add_within(&self, limit: i64) {
-        if self.try_within(1, limit) {
+    /// Adds an amount, where nothing is taken back that the limit was reached with.
+    fn add_within(&self, amount: i64, limit: i64) {
+        if self.try_within(amount, limit) {
             self.demand(self.sum() <= limit, "a limit was passed");
         } else {
-            self.demand(self.added.begun.get() + 1 > limit, REFUSED);
+            self.demand(self.added.begun.get() + amount > limit, REFUSED);
         }
     }
 
@@ -171,12 +177,16 @@ impl Known {
 
 /// Each thread on a CPU of its own.
 fn beside<const THREADS: usize>(threads: [&dyn Fn(); THREADS]) {
-    let jobs = threads.into_iter().enumerate().map(|(cpu, thread)| {
+    at(core::array::from_fn(Place::On), threads);
+}
+
+fn at<const THREADS: usize>(places: [Place; THREADS], threads: [&dyn Fn(); THREADS]) {
+    let jobs = places.into_iter().zip(threads).map(|(place, thread)| {
         let job = move || {
             thread::enter();
             thread();
         };
-        (Box::new(job) as Job<'_>, Place::On(cpu))
+        (Box::new(job) as Job<'_>, place)
     });
     run(jobs.collect(), None);
 }
@@ -206,7 +216,7 @@ fn looked_at() -> Result<(), String> {
 
 fn limited(limit: i64) -> Result<(), String> {
     let counter = Known::new();
-    let add = || counter.add_within(limit);
+    let add = || counter.add_within(1, limit);
     beside([&add, &add, &|| counter.upgrade()]);
     counter.settle()
 }
@@ -233,8 +243,18 @@ fn refused() -> Result<(), String> {
 fn stocked() -> Result<(), String> {
     const LIMIT: i64 = 4;
     let counter = Known::shared();
-    let add = || (0..3).for_each(|_| counter.add_within(LIMIT));
+    let add = || (0..3).for_each(|_| counter.add_within(1, LIMIT));
     beside([&add, &add]);
+    counter.settle()
+}
+
+/// One of stock is left when the first thread looks at the limit. If the other one refilled the slot beyond it, the first
+/// would draw two that nobody has room for.
+fn drawn_late() -> Result<(), String> {
+    const LIMIT: i64 = 5;
+    let counter = Known::shared();
+    let add = |amounts: &[i64]| amounts.iter().for_each(|&amount| counter.add_within(amount, LIMIT));
+    at([Place::Anywhere; 2], [&|| add(&[1, 1, 2]), &|| add(&[2])]);
     counter.settle()
 }
 
@@ -242,7 +262,7 @@ fn stocked() -> Result<(), String> {
 fn handled() -> Result<(), String> {
     const LIMIT: i64 = 3;
     let counter = Known::shared();
-    let add = || (0..3).for_each(|_| counter.add_within(LIMIT));
+    let add = || (0..3).for_each(|_| counter.add_within(1, LIMIT));
     let handler = || {
         let above = Lock::<7>::new();
         assert!(above.try_acquire(), "it is free");

@@ -52,6 +52,26 @@ fn without_disturbances_only_the_order_of_threads_is_free() {
     assert!(exhausted.is_complete, "{exhausted:?}");
 }
 
+#[test]
+fn threads_on_one_cpu_take_it_from_each_other() {
+    let sums = |bound| {
+        let mut seen = BTreeSet::new();
+        let main = || {
+            let sum = AtomicU64::new(0);
+            let add = || sum.store(sum.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            run(vec![(Box::new(add), Place::Anywhere), (Box::new(add), Place::Anywhere)], None);
+            sum.load(Ordering::Relaxed)
+        };
+        let exhausted = exhaust(&Settings { cpus: 1, ..settings() }, bound, 1000, main, |report| {
+            seen.insert(report.outcome.expect("nothing fails"));
+            true
+        });
+        assert!(exhausted.is_complete, "{exhausted:?}");
+        seen
+    };
+    assert_eq!([sums(0), sums(1)], [BTreeSet::from([2]), BTreeSet::from([1, 2])]);
+}
+
 /// A stack of numbered nodes without locks; zero is none. Each change adds the tag to the head.
 struct Stack {
     head: AtomicUsize,

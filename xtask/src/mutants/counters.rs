@@ -59,7 +59,7 @@ mutants! {
         "cells are closed by a fence in place of a restart" by "every stock"
         - "if kick::restart_all().is_err() {"
         + "if kick::fence_all().is_err() {"
-        "stock is handed out beyond a limit" by "counter limits"
+        "stock is handed out beyond a limit" by "every late draw"
         - "self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));"
         + "self.restock(index, amount, |_| true);"
     in "runtime/src/counter/slots.rs":

@@ -92,6 +92,12 @@ impl<'a> Scene<'a> {
         self.engine.is_possible(Choice::Signal(thread), None)
     }
 
+    /// Whether another thread waits for the current one's CPU, and may take it now.
+    pub fn may_be_preempted(&self) -> bool {
+        let waits = !self.engine.cpus[self.engine.cpu()].queue.is_empty();
+        waits && self.engine.is_possible(Choice::Preempt, self.moment.access)
+    }
+
     /// Whether the current thread is about to make a system call.
     pub fn enters_kernel(&self) -> bool {
         matches!(self.moment.access, Some(Access::System { .. }))

@@ -1,8 +1,8 @@
 //! All runs of a small body, within a bound: depth first over a strategy's possible choices, one run for each way.
 //!
-//! The bound counts choices that disturb: another thread continues although the current one could, or a store becomes
-//! visible before it must. If the current thread cannot continue, the choice of the next one is free. So a bound of b
-//! covers all runs with at most b such choices. Threads stay on their CPUs, and no system call is refused.
+//! The bound counts choices that disturb: another thread continues although the current one could, or takes its CPU, or
+//! a store becomes visible before it must. If the current thread cannot continue, the choice of the next one is free.
+//! So a bound of b covers all runs with at most b such choices. No thread migrates, and no system call is refused.
 
 use super::strategy::{Choice, Strategy};
 use super::{Report, Scene, Settings, simulate};
@@ -62,6 +62,9 @@ impl Follow {
         ways.extend(
             others.filter(|&way| way != moment.usual && (way != Choice::Run(scene.current()) || !moment.may_go)),
         );
+        if scene.may_be_preempted() {
+            ways.push(Choice::Preempt);
+        }
         if scene.has_waiting_stores() {
             ways.extend((0..scene.cpus()).filter(|&cpu| scene.waiting_stores(cpu) > 0).map(Choice::Drain));
         }
