@@ -206,11 +206,16 @@ fn low_half(identity: u64) -> u32 {
 
 /// Whether the thread with this lock identity vanished in a fork.
 pub(crate) fn is_gone(lock_identity: u32) -> bool {
-    // Relaxed: our own `enter` ordered us after the change of generation. Of all identities with this low half, the
-    // youngest is meant. A thread that has seen 2^31 others start looks younger than it is, and so alive, which it is.
-    let next = NEXT_IDENTITY.load(Ordering::Relaxed);
+    // Relaxed: our own `enter` ordered us after the change of generation.
+    is_up_to(GONE.load(Ordering::Relaxed), lock_identity, NEXT_IDENTITY.load(Ordering::Relaxed))
+}
+
+/// Whether a lock identity is one of those up to `last`. Of all identities with this low half, the youngest is meant. A
+/// thread that has seen 2^31 others start looks younger than it is, and so alive, which it is. A weak machine may show
+/// a lock that was taken with an identity that `next` does not count yet: that one is the youngest of all.
+fn is_up_to(last: u64, lock_identity: u32, next: u64) -> bool {
     let age = low_half(next).wrapping_sub(lock_identity) & !crate::sync::WAITERS;
-    next.saturating_sub(age as u64) <= GONE.load(Ordering::Relaxed)
+    next.checked_sub(age.into()).is_some_and(|identity| (1..=last).contains(&identity))
 }
 
 /// Number of locks of each rank that this thread holds, one byte each. A fork child's thread keeps them: the fork was
@@ -298,4 +303,28 @@ pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
 /// Declares the calling process a new fork child, for kernels that do not wipe the mark.
 pub fn declare_forked() {
     mark().store(0, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_is_gone_up_to_the_last_of_a_parent() {
+        const WRAP: u64 = 1 << 31;
+        for (last, identity, next, expected) in [
+            (0, 5, 6, false),
+            (0, 6, 6, false),
+            (0, 9, 6, false),
+            (4, 9, 6, false),
+            (4, 3, 6, true),
+            (4, 4, 6, true),
+            (4, 5, 6, false),
+            (WRAP + 2, WRAP + 2, WRAP + 5, true),
+            (WRAP + 2, WRAP + 3, WRAP + 5, false),
+            (WRAP + 2, WRAP - 1, WRAP + 5, true),
+        ] {
+            assert_eq!(is_up_to(last, low_half(identity), next), expected, "{identity} of {next}, with {last} gone");
+        }
+    }
 }
