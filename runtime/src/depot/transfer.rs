@@ -28,11 +28,12 @@ impl Depot {
         spared: usize,
     ) -> Option<Magazine> {
         let magazine = others.find_map(|other| {
-            // With a stale count we pass by, or look in vain.
+            // With a stale count we pass by, or look in vain. A held lock is waited for: its holder moves few objects,
+            // and whoever passes by cuts a new span.
             if Hints::of(cache, other).full_count() <= spared {
                 return None;
             }
-            Held(self.central.try_lock(cache, other)?).pop_full().map(|magazine| (other, magazine))
+            self.lock(cache, other, here!()).pop_full().map(|magazine| (other, magazine))
         });
         let (other, magazine) = magazine?;
         let magazine = self.leave(cache, slot, magazine)?;
