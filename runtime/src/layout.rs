@@ -82,7 +82,7 @@ const _: () = assert!(WORDS_AT + MOST_IDS * WORDS <= slot::AREA - (MOST_IDS - FI
 const _: () = assert!(slot::AREAS == HEADER + WORDS_AT && slot::AREA.is_multiple_of(vm::PAGE));
 const _: () = assert!(AREAS_END + vm::PAGE <= root::BOOTSTRAP_BYTES);
 
-/// Offset of an id's shard from the start of an area. Those of further ids lie before it, so that the address needs no
+/// Offset of an id's shard from the start of an area. Shards of further ids lie before it, so that the address needs no
 /// comparison.
 #[inline(always)]
 pub const fn shard(id: usize) -> usize {

@@ -1,4 +1,4 @@
-//! Which cache serves an allocation, on the slow path; and which one a free.
+//! Finds the cache that serves an allocation or a free, on the slow path.
 //!
 //! Blocks of no size class are *special*. Their granules have class 0 in the page map, so their free takes the slow
 //! path. It finds their kind by their span or segment. A batch has objects that wait for a grace period.

@@ -205,7 +205,7 @@ impl Held {
         Held { chunk: cache.chunk(), id: cache.id() as u32, slot }
     }
 
-    /// Whose shard it is.
+    /// The cache that the shard belongs to.
     #[inline]
     pub fn cache(&self) -> CacheRef {
         CacheRef::new(self.chunk, self.id as usize)

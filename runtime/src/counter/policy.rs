@@ -1,10 +1,10 @@
 //! When a counter is upgraded although no caller announced it as shared.
 //!
-//! On the machine that the table was made for, an addition by a thread that is not the owner costs an atomic operation:
-//! about 6 ns on an uncontended line, 30 to 100 ns on a contended one. Through a block it costs 1 to 2 ns. Taking a
-//! block and touching its first rows costs some 300 ns. From then on reading and destroying cost more, and each slot
-//! costs a line of memory. So an upgrade pays only after many additions by other threads: fewer when more threads
-//! compete, and more while one slot is in use, because then no threads compete.
+//! On the machine that the table was made for, an addition by a thread that is not the owner is an atomic operation. It
+//! costs about 6 ns on an uncontended line, 30 to 100 ns on a contended one. Through a block it costs 1 to 2 ns. Taking
+//! a block and touching its first rows costs some 300 ns. From then on reading and destroying cost more, and each slot
+//! costs a line of memory. So an upgrade pays only after many additions by other threads. It takes fewer when more
+//! threads compete, and more while one slot is in use, because then no threads compete.
 //!
 //! | slots in use | remote additions | because |
 //! |---|---|---|

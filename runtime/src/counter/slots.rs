@@ -11,7 +11,7 @@
 //!   that without looking at slots;
 //! * the sum is at most `direct` + Σ edge: a limit on that bound is a limit on the sum ([`super::limit`]).
 //!
-//! Where threads own slots, the kernel does not restart a draw that a signal handler interrupts. So cells stay closed
+//! If threads own slots, the kernel does not restart a draw that a signal handler interrupts. So cells stay closed
 //! there, and a thread adds to the edge in its own row, by one instruction. Readings look at all touched rows.
 //!
 //! Runs at the same time: threads draw in their slots. One thread at a time moves edges; threads that draw never wait.

@@ -563,7 +563,7 @@ fn slots_in_use() -> u32 {
     }
     crate::percpu::enter();
     slot::current();
-    // Where threads own slots, the first slot has no owner.
+    // If threads own slots, the first slot has no owner.
     slot::in_use().saturating_sub(u32::from(owned))
 }
 

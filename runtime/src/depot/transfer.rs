@@ -29,7 +29,7 @@ impl Depot {
     ) -> Option<Magazine> {
         let magazine = others.find_map(|other| {
             // With a stale count we pass by, or look in vain. A held lock is waited for: its holder moves few objects,
-            // and whoever passes by cuts a new span.
+            // and a thread that passes by cuts a new span.
             if Hints::of(cache, other).full_count() <= spared {
                 return None;
             }

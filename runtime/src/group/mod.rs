@@ -21,7 +21,7 @@
 //!
 //! A group creates a cache for a size class with its first object of that class; this interrupts no thread. Allocations
 //! that name their group find the cache in a table. A thread that has *entered* a group also allocates there by
-//! `malloc`: from the first entry in a process on, all allocations check on a slow path whether they are inside one.
+//! `malloc`. From the first entry in a process on, all allocations check on a slow path whether they are inside one.
 //!
 //! Any threads run this at the same time. The caller that destroys a group guarantees that no thread uses its memory
 //! any more. The group itself checks that no thread is inside, and that it has no children.

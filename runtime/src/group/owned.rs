@@ -84,7 +84,7 @@ impl<'p> Group<'p> {
     /// Runs `work` inside the group: the runtime's allocations by this thread belong to the group meanwhile.
     ///
     /// # Safety
-    /// None of that memory is used after the group is destroyed, whether `work` returns it or leaves it elsewhere.
+    /// That memory is not used after the group is destroyed, whether `work` returns it or leaves it elsewhere.
     pub unsafe fn within<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut entry = Entry::new();
         // SAFETY: the entry stays here until it is left; the group is borrowed; passed on.

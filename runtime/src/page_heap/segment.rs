@@ -32,7 +32,7 @@ pub enum Owner {
     Block = 2,
 }
 
-/// What a purge does with huge pages.
+/// How a purge treats huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Huge {
     /// It returns only whole ones, where the kernel may have made them.

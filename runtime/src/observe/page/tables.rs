@@ -1,4 +1,4 @@
-//! What follows from the table of figures: the version of the layout, and rows of any table, for readers.
+//! Derived from the table of figures: the version of the layout, and rows of any table, for readers.
 
 use crate::observe::figures::{TABLES, Table};
 use crate::observe::text::as_str;
