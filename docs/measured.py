@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Fills the book's tables and plots from results of the lab, so that nobody types one: docs/measured.py DIR [CHAPTER…]
+"""Fills the book's tables and plots with results of the lab, so no figure is typed: docs/measured.py DIR [CHAPTER…]
 
   DIR/host/NAME.json       DIR/host/report-NAME/index.html        commensal lab NAME --json … --report …
   DIR/simulated/NAME.json  DIR/simulated/report-NAME/index.html   the same with --cpus
   DIR/validate.txt         DIR/forecast/index.html                commensal lab validate > …, commensal lab forecast
 
-What stands between a request and `<!-- end of measured -->` is made anew:
+The text between a request and `<!-- end of measured -->` is replaced:
   <!-- measured counters -->                                      where it was measured, and the document's claims
   <!-- measured counters; owner_add_ns; threads=1; no in -->      a metric: each arm, in the rows with these parameters
   <!-- measured counters; plot host; title -->                    a plot of a page, by its title
   <!-- measured forecast; table simulated; heading -->            a table of a page, by its first heading
-  <!-- measured validate; line -->                                what `lab validate` printed below this line
+  <!-- measured validate; line -->                                the table that `lab validate` printed below this line
+A request for a table may end in `; only A|B`: the rows that have one of these words as a cell.
 """
-import html, json, math, os, pathlib, re, sys, time
+import html, json, math, os, pathlib, re, sys, textwrap, time
 
 DOCS, SIDES, NONE = pathlib.Path(__file__).parent, ("host", "simulated"), "–"
 WORDS = dict(re.findall(r'\("(\w+)", "(.+)"\)', (DOCS / "../lab/src/parameters.rs").read_text().split("];")[0]))
@@ -31,16 +32,18 @@ def for_people(value, unit):
     number = f"{short(value / 1e6)}\u00a0million" if value >= 1e6 else f"{value:,.0f}" if value >= 1e3 else short(value)
     return number if unit in ("1", "") else f"{number}\u00a0{unit}"
 
-def markdown(rows):
-    text = lambda cell: cell.replace("<", "&lt;").replace("|", "\\|")
-    head, *rest = (f"| {' | '.join(map(text, row))} |" for row in rows)
-    return "\n".join([head, "|" + "---|" * len(rows[0]), *rest])
+def markdown(head, rows, only=()):
+    """A table of these rows, without columns that are empty; a row's name that is the name above is not repeated."""
+    rows = [row for row in rows if not only or set(row) & set(only)]
+    at = [at for at in range(len(head)) if any(row[at] not in ("", NONE) for row in rows)]
+    rows = [["" if other and row[0] == other[0] else row[0], *row[1:]] for other, row in zip([None, *rows], rows)]
+    line = lambda row: f"| {' | '.join(row[it] for it in at)} |".replace("<", "&lt;")
+    return "\n".join([line(head), "|" + "---|" * len(at), *map(line, rows)])
 
 def result(name, side):
     path = DIR / side / f"{name}.json"
     it = json.loads(path.read_text())
-    if (it["experiment"], it["machine"]["kind"], it["interrupted"]) != (name, side, False):
-        sys.exit(f"{path} is no whole result of {name}, {side}")
+    assert (it["experiment"], it["machine"]["kind"], it["interrupted"]) == (name, side, False), path
     return it | {"day": time.strftime("%F", time.gmtime(path.stat().st_mtime))}
 
 def page(name, side):
@@ -58,48 +61,46 @@ def page(name, side):
     return tables, plots, colours, inside("pre", text)[-1].splitlines()[-1]
 
 def of_claims(name):
-    words = {"yes": "holds", "NO": "**does not hold**"}
-    judged = lambda found, word: NONE if found == NONE else words.get(word, word)
-    rows = [["claim", "document", "measured here", "holds here", "simulated at N", "holds there"]]
+    words = lambda holds: "holds" if holds == "yes" else re.sub("^NO", "**does not hold**", holds)
+    told = lambda holds, found: NONE if found == NONE else f"{words(holds)}: {found}"
     tables = page(name, "simulated")[0]
     there, predicted = ({row[0]: row for row in tables.get(it, [])} for it in ("claim", "predicted"))
+    rows = []
     for claim, document, here, _, holds in page(name, "host")[0]["claim"][1:]:
-        _, _, _, simulated, agrees = there.get(claim, [NONE] * 5)
-        *_, band, _, told = predicted.get(claim, [NONE] * 3)
+        *_, simulated, agrees = there.get(claim, [NONE] * 5)
+        *_, band, _, judged = predicted.get(claim, [NONE] * 3)
+        simulated = re.sub(r", of \d+$", "", simulated)
         simulated += f"; band {band}" if NONE not in (simulated, band) else ""
-        agrees = told if agrees == "cannot be told" and told != NONE else agrees
-        rows.append([claim, document, here, judged(here, holds), simulated, judged(simulated, agrees)])
+        agrees = judged if agrees == "cannot be told" and judged != NONE else agrees
+        rows.append([claim, document, told(holds, here), told(agrees, simulated)])
     places = ""
     for side in SIDES:
-        it, where = result(name, side), page(name, side)[3]
+        it = result(name, side)
         command = re.sub(r"^\S+ | --(json|report) \S+", "", it["command"])
-        places += f"- {where}: `commensal {command}`, seed {it['seed']}, commit {it['commit']}; {it['day']}.\n"
-    return f"{places}\n{markdown(rows)}"
+        place = f"- {page(name, side)[3]}: `commensal {command}`, commit {it['commit']}; {it['day']}."
+        places += textwrap.fill(place, 120, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+    return f"{places}\n{markdown(['claim', 'document', 'measured here', 'simulated'], rows)}"
 
 def row_name(parameters, wanted):
     def words(name, value):
         name = WORDS.get(name, name)
         if isinstance(value, bool):
             return name if value else f"not {name}"
-        name = name.removesuffix("s") if value == 1 else name
-        return f"{name} {value}" if isinstance(value, str) else f"{value} {name}"
+        return f"{name} {value}" if isinstance(value, str) else f"{value} {name.removesuffix('s' * (value == 1))}"
     return ", ".join(words(name, value) for name, value in sorted(parameters.items()) if name not in wanted)
 
-def compared(it, unit, notes):
+def compared(it, unit):
     said, (low, high) = it["verdict"], map(short, it["ci95"])
     if said == "no difference shown":
         said = f"{said}; {short(100 * it['mde'])} % would have been" if it["mde"] else "too few blocks for a verdict"
     elif unit not in NS:
         said = {"faster": "less", "slower": "more"}.get(said, said)
-    if it["document"]:
-        figure, value = it["document"]["figure"], short(it["document"]["value"])
-        notes[f"The document has {value} × for {it['candidate']}: {figure}."] = True
     interval = "" if low == high else f" ({low} to {high})"
     return f" · {short(it['ratio'])} × {it['baseline']}{interval}, {said}"
 
-def of_metric(name, metric, conditions):
+def of_metric(name, metric, conditions, only):
     wanted = dict((it[3:], "null") if it.startswith("no ") else it.split("=") for it in conditions)
-    rows, notes = {}, {}
+    rows, note = {}, ""
     for at, outcome in enumerate(result(name, side) for side in SIDES):
         held = {(it["candidate"], str(it["parameters"])): it for it in outcome["comparisons"] if it["metric"] == metric}
         for arm in (arm for arm in outcome["arms"] if metric in arm["metrics"]):
@@ -108,13 +109,12 @@ def of_metric(name, metric, conditions):
                 continue
             it, cell = held.get((arm["name"], str(parameters))), for_people(figure["median"], figure["unit"])
             if not arm["name"].endswith(" again"):
-                cell += compared(it, figure["unit"], notes) if it else ""
-                rows.setdefault(row_name(parameters, wanted), {}).setdefault(arm["name"], [NONE, NONE])[at] = cell
+                cell += compared(it, figure["unit"]) if it else ""
+                rows.setdefault((row_name(parameters, wanted), arm["name"]), [NONE, NONE])[at] = cell
             elif it and it["verdict"] != "no difference shown":
-                ratio = short(it["ratio"])
-                notes[f"The control differs from {it['baseline']} by {ratio} ×: the machine was not at rest."] = True
-    lines = [[row, arm, *cells] for row, arms in rows.items() for arm, cells in arms.items()]
-    return "\n\n".join([markdown([["row", "arm", "measured here", "simulated"], *lines]), *notes])
+                note = f"\n\nThe control differs by {short(it['ratio'])} ×: the machine was not at rest."
+    rows = [[*names, *cells] for names, cells in rows.items()]
+    return markdown(["row", "arm", "measured here", "simulated"], rows, only) + note
 
 def plot(name, side, title, chapter):
     _, plots, colours, _ = page(name, side)
@@ -126,14 +126,22 @@ def plot(name, side, title, chapter):
     return f"![{title}]({os.path.relpath(path, chapter.parent)})"
 
 def made(request, chapter):
-    name, *words = (it.strip() for it in request.split(";"))
-    kind, _, side = words[0].partition(" ") if words else ("", "", "")
-    if name == "validate":
-        printed = (DIR / "validate.txt").read_text().split(words[0])[1].partition("\n")[2]
-        return "```text\n" + printed.strip("\n").split("\n\n")[0] + "\n```"
-    if side in SIDES:
-        return plot(name, side, words[1], chapter) if kind == "plot" else markdown(page(name, side)[0][words[1]])
-    return of_metric(name, words[0], words[1:]) if words else of_claims(name)
+    request, _, only = request.partition("; only ")
+    only = only.split("|") if only else ()
+    match request.split("; "):
+        case [name]:
+            return of_claims(name)
+        case ["validate", line]:
+            printed = (DIR / "validate.txt").read_text().split(line)[1].split("\n\n")[0].splitlines()[1:]
+            head, *rows = [re.split("  +", it.strip()) for it in printed if it.startswith(" ")]
+            return markdown([*head, ""][:len(rows[0])], rows, only)
+        case [name, "plot host" | "plot simulated" as kind, title]:
+            return plot(name, kind.split()[1], title, chapter)
+        case [name, "table simulated", heading]:
+            head, *rows = page(name, "simulated")[0][heading]
+            return markdown(head, rows, only)
+        case [name, metric, *conditions]:
+            return of_metric(name, metric, conditions, only)
 
 DIR = pathlib.Path(sys.argv[1])
 CHAPTERS = [*map(pathlib.Path, sys.argv[2:])] or [*DOCS.glob("experiments/*.md"), DOCS / "simulated.md"]
