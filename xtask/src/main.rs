@@ -60,7 +60,7 @@ enum Task {
     },
     /// Generate the book's reference and compare it with docs/reference/
     Reference {
-        /// Write it
+        /// Write it, and copy files anew into the blocks of code that are copies
         #[arg(long)]
         bless: bool,
     },

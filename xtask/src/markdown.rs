@@ -13,20 +13,27 @@ pub struct Block<'a> {
     pub line: usize,
     /// The lines of code.
     pub lines: Vec<&'a str>,
+    /// The text of an HTML comment on the line before that fence: what the block is a copy of.
+    pub source: Option<&'a str>,
 }
 
 /// Blocks of code, and the lines that are in none, with their numbers.
 pub fn take_apart(text: &str) -> (Vec<Block<'_>>, Vec<(usize, &str)>) {
     let (mut blocks, mut prose) = (Vec::new(), Vec::new());
     let mut open: Option<Block<'_>> = None;
+    let mut before = "";
     for (index, line) in text.lines().enumerate() {
         let fence = line.trim_start().strip_prefix("```");
         match (open.as_mut(), fence) {
             (Some(block), None) => block.lines.push(line),
             (Some(_), Some(_)) => blocks.extend(open.take()),
-            (None, Some(info)) => open = Some(Block { info: info.trim(), line: index + 1, lines: Vec::new() }),
+            (None, Some(info)) => {
+                let source = before.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+                open = Some(Block { info: info.trim(), line: index + 1, lines: Vec::new(), source });
+            }
             (None, None) => prose.push((index + 1, line)),
         }
+        before = line;
     }
     blocks.extend(open);
     (blocks, prose)
@@ -90,10 +97,10 @@ mod tests {
 
     #[test]
     fn blocks_and_prose_are_told_apart() {
-        let (blocks, prose) = take_apart("a\n```console\n$ b\n```\nc\n```\nd");
-        assert_eq!(prose, [(1, "a"), (5, "c")]);
-        let of = |info, line, code| Block { info, line, lines: vec![code] };
-        assert_eq!(blocks, [of("console", 2, "$ b"), of("", 6, "d")]);
+        let (blocks, prose) = take_apart("a\n```console\n$ b\n```\n<!-- c -->\n```\nd");
+        assert_eq!(prose, [(1, "a"), (5, "<!-- c -->")]);
+        let of = |info, line, code, source| Block { info, line, lines: vec![code], source };
+        assert_eq!(blocks, [of("console", 2, "$ b", None), of("", 6, "d", Some("c"))]);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The book's reference: settings and statistics, as the command says them by the tables that the library itself works with.
 //!
-//! The pages are committed, so that whoever reads them needs no tool, and held against what would be made now; and so
-//! are the short table of settings in README.md, and the C header.
+//! The pages are committed, so that reading them needs no tool, and held against what would be made now. So are the short
+//! table of settings in README.md, and the C header. Blessing also writes the pages' copies of files anew.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use crate::library;
+use crate::tidy::book;
 
 const CONF: &str = "docs/reference/conf.md";
 const STATISTICS: &str = "docs/reference/statistics.md";
@@ -22,6 +23,9 @@ const STATISTICS_OPENING: &str = "\
 
 /// Makes the pages, and compares them with the committed ones or writes them.
 pub fn run(root: &Path, bless: bool) -> Result<(), String> {
+    if bless {
+        book::refresh(root)?;
+    }
     let settled = |file: &str, text: &str| settle(root, file, text, bless, "reference");
     let command = library::command(root)?;
     let conf = said(&command, &["conf", "--markdown"])?;

@@ -1,10 +1,15 @@
-//! The book holds together: its summary has every page and no other, links and pictures lead somewhere, blocks of code say what they are, what they include is
-//! there, and so is every file of ours that a page or README.md names, and every test that README.md does.
+//! The book holds together: its summary has every page and no other, links and pictures lead somewhere, and blocks of
+//! code name their language. Each file that a page or README.md names exists, and so does each test that README.md names.
 //!
-//! A link must not lead out of `docs/`: the book is built from that folder alone, and only a forge would find what is elsewhere. Such a file is named in backticks.
+//! A link must not lead out of `docs/`, because the book is built from that folder alone. Name such a file in backticks.
+//!
+//! A block of code may be a *copy* of a file, or of the part of it between `ANCHOR: NAME` and `ANCHOR_END: NAME`. The line
+//! before the block then is the comment `<!-- PATH -->` or `<!-- PATH:NAME -->`. [`refresh`] writes the copies anew.
 
-use crate::markdown::{anchors, quoted, take_apart, targets};
+use crate::markdown::{Block, anchors, quoted, take_apart, targets};
 use crate::tree::{File, Tree, Violation};
+use std::fs;
+use std::path::Path;
 
 const FOLDER: &str = "docs/";
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -12,8 +17,7 @@ const README: &str = "README.md";
 
 /// Finds what is missing, left over or leads nowhere.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    let is_page = |file: &&File| file.path.starts_with(FOLDER) && file.has_extension(&["md"]);
-    let pages: Vec<&File> = tree.files.iter().filter(is_page).collect();
+    let pages: Vec<&File> = pages(tree).collect();
     let mut violations = summary(tree, &pages);
     for page in pages {
         violations.extend(links(tree, page, Some(FOLDER)));
@@ -26,6 +30,32 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         violations.extend(tests(tree, readme));
     }
     violations
+}
+
+/// Writes the copies in all pages as their files are now.
+pub fn refresh(root: &Path) -> Result<(), String> {
+    let tree = Tree::read(root)?;
+    for page in pages(&tree) {
+        let fresh = refreshed(&tree, page);
+        if fresh != page.text {
+            fs::write(root.join(&page.path), fresh).map_err(|error| format!("{}: {error}", page.path))?;
+        }
+    }
+    Ok(())
+}
+
+fn refreshed(tree: &Tree, page: &File) -> String {
+    let mut lines: Vec<&str> = page.text.lines().collect();
+    for block in take_apart(&page.text).0.iter().rev() {
+        if let Some(source) = block.source.and_then(|name| source(tree, name)) {
+            lines.splice(block.line..block.line + block.lines.len(), source);
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn pages(tree: &Tree) -> impl Iterator<Item = &File> {
+    tree.files.iter().filter(|file| file.path.starts_with(FOLDER) && file.has_extension(&["md"]))
 }
 
 /// The summary has all pages; that its own links lead to some is looked at as with any page.
@@ -77,30 +107,43 @@ fn links(tree: &Tree, page: &File, bounds: Option<&str>) -> Vec<Violation> {
     broken.collect()
 }
 
-/// Blocks of code say what they are, since `mdbook test` takes those that do not for Rust; what they include is there.
+/// Blocks of code name their language, because `mdbook test` takes others for Rust. Copies are what they are copies of.
 fn blocks(tree: &Tree, page: &File) -> Vec<Violation> {
-    let (blocks, prose) = take_apart(&page.text);
+    let (blocks, _) = take_apart(&page.text);
     let unnamed = blocks.iter().filter(|block| block.info.is_empty());
     let unnamed = unnamed.map(|block| {
         page.violation(block.line, "opens a block of code without saying of what; write text, console, sh, c, rs, …")
     });
-    let lines =
-        blocks.iter().flat_map(|block| block.lines.iter().enumerate().map(|(at, line)| (block.line + 1 + at, *line)));
-    let missing = lines.chain(prose).filter_map(|(number, line)| {
-        let inside = line.split_once("{{#").and_then(|(_, rest)| rest.split_once("}}")).map(|(inside, _)| inside)?;
-        let mut words = inside.split_whitespace().skip(1);
-        let mut parts = words.next()?.split(':');
-        let (path, part) = (parts.next()?, parts.next());
-        let Some(file) = resolve(&page.path, path).and_then(|path| tree.file(&path)) else {
-            return Some(page.violation(number, format!("includes {path}, which is not there")));
-        };
-        let name = part.filter(|part| part.starts_with(|first: char| first.is_alphabetic()))?;
-        let marked = file.text.lines().any(|line| {
-            line.split_once("ANCHOR: ").is_some_and(|(_, marked)| marked.split_whitespace().next() == Some(name))
-        });
-        (!marked).then(|| page.violation(number, format!("includes {name} of {path}, which has no `ANCHOR: {name}`")))
+    let copies = blocks.iter().filter_map(|block| {
+        let what = wrong_with_copy(tree, block)?;
+        Some(page.violation(block.line, what))
     });
-    unnamed.chain(missing).collect()
+    unnamed.chain(copies).collect()
+}
+
+fn wrong_with_copy(tree: &Tree, block: &Block<'_>) -> Option<String> {
+    let name = block.source?;
+    match source(tree, name) {
+        None => Some(format!("copies {name}, which is no file, or no part of one between `ANCHOR`s")),
+        Some(lines) if lines != block.lines => {
+            Some(format!("is not {name} as it is now; `cargo xtask reference --bless` copies it again"))
+        }
+        Some(_) => None,
+    }
+}
+
+/// The lines of a file, or of a part of it, called PATH or PATH:NAME.
+fn source<'a>(tree: &'a Tree, name: &str) -> Option<Vec<&'a str>> {
+    let (path, part) = name.split_once(':').unwrap_or((name, ""));
+    let mut lines = tree.file(path)?.text.lines();
+    if part.is_empty() {
+        return Some(lines.collect());
+    }
+    let marks = |line: &str, mark: &str| {
+        line.split_once(mark).is_some_and(|(_, marked)| marked.split_whitespace().next() == Some(part))
+    };
+    lines.find(|line| marks(line, "ANCHOR: "))?;
+    Some(lines.take_while(|line| !marks(line, "ANCHOR_END: ")).collect())
 }
 
 /// What stands in backticks and begins with a folder of ours is there.
@@ -152,7 +195,7 @@ mod tests {
             (PAGE, text),
             ("docs/a/c.md", "# See\n## Two words\n"),
             ("docs/a/d.svg", "<svg/>"),
-            ("examples/x.c", "/* ANCHOR: main */\n"),
+            ("examples/x.c", "/* ANCHOR: main */\nint x;\n/* ANCHOR_END: main */\n"),
             (README, "`examples/x.c`\n"),
         ]);
         check(&tree).into_iter().map(|violation| violation.to_string()).collect()
@@ -161,13 +204,13 @@ mod tests {
     #[test]
     fn book_that_holds_together_is_accepted() {
         let text = "[c](c.md), [it](c.md#two-words), [here](#top), ![d](d.svg), [out](https://example.org/x)\n# Top\n\
-                    `examples/x.c`, `mm/vmstat.c`, `[x](gone.md)`\n```c\n{{#include ../../examples/x.c:main}}\n```\n\
-                    ```console\n$ cat [x](gone.md)\n```\n{{#include ../../examples/x.c:1:2}}\n";
+                    `examples/x.c`, `mm/vmstat.c`, `[x](gone.md)`\n<!-- examples/x.c:main -->\n```c\nint x;\n```\n\
+                    ```console\n$ cat [x](gone.md)\n```\n<!-- README.md -->\n```text\n`examples/x.c`\n```\n";
         assert_eq!(found(text), Vec::<String>::new());
     }
 
     #[test]
-    fn links_and_includes_that_lead_nowhere_are_found() {
+    fn links_and_copies_that_are_wrong_are_found() {
         for (text, what) in [
             ("[c](gone.md)", "links to gone.md, which is not there"),
             ("![c](gone.svg)", "links to gone.svg"),
@@ -178,12 +221,22 @@ mod tests {
             ("[x](../../examples/x.c)", "which is not in the book"),
             ("`examples/gone.c`", "names `examples/gone.c`"),
             ("```\nx\n```", "opens a block of code without saying of what"),
-            ("```c\n{{#include ../../examples/gone.c}}\n```", "includes ../../examples/gone.c, which is not there"),
-            ("```c\n{{#include ../../examples/x.c:more}}\n```", "has no `ANCHOR: more`"),
+            ("<!-- examples/gone.c -->\n```c\n```", "copies examples/gone.c, which is no file"),
+            ("<!-- examples/x.c:more -->\n```c\n```", "copies examples/x.c:more, which is no file, or no part"),
+            ("<!-- examples/x.c:main -->\n```c\nint y;\n```", "is not examples/x.c:main as it is now"),
         ] {
             let found = found(text);
             assert!(found.len() == 1 && found[0].contains(what), "{text}: {found:?}");
         }
+    }
+
+    #[test]
+    fn copies_are_refreshed_and_the_rest_stays() {
+        let text = "a\n<!-- x.c -->\n```c\nold\n```\nb\n<!-- x.c:p -->\n```c\n```\n<!-- gone.c -->\n```c\nc\n```\n";
+        let tree = Tree::of([(PAGE, text), ("x.c", "1\n/* ANCHOR: p */\n2\n/* ANCHOR_END: p */\n")]);
+        let fresh = refreshed(&tree, &tree.files[0]);
+        let whole = text.replacen("old", "1\n/* ANCHOR: p */\n2\n/* ANCHOR_END: p */", 1);
+        assert_eq!(fresh, whole.replacen(":p -->\n```c\n", ":p -->\n```c\n2\n", 1));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A check is a function from the tree to violations. Each has its own file, with a test that plants a violation.
 
-mod book;
+pub mod book;
 mod citations;
 mod imports;
 mod lines;
