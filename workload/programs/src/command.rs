@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use crate::frame::Scale;
 use crate::kernels::processes;
-use crate::table::{KERNELS, PROBES, find};
+use crate::table::{KERNELS, PROBES, Probe, find};
 
 /// Runs the kernel or probe that the arguments name, and prints its checksum as 16 hexadecimal digits, or the probe's
 /// figures.
@@ -65,9 +65,32 @@ fn child_number(rest: &[String]) -> Result<u64, String> {
     }
 }
 
+/// What the programs are, their arguments, and what they print.
+pub fn help() -> String {
+    let kernels = KERNELS.iter().map(|kernel| format!("  {:20} {}\n", kernel.name, kernel.about));
+    let probe = |probe: &Probe| {
+        let about = probe.about.replace('\n', "\n      ");
+        format!("  {} {}\n      {about}\n", probe.name, probe.arguments)
+    };
+    format!(
+        "\
+Programs that do a fixed amount of work: NAME [PERCENT]
+  PERCENT is how much of the full work to do, 1 to 1000 (default 100, about half a second). The line that is
+  printed is a checksum of what the program read back from its memory, 16 hexadecimal digits. It is the same
+  under every allocator: another one means that blocks overlapped or lost their contents. The programs print
+  no times; `commensal compare -- commensal workload NAME` measures time and memory.
+
+{}
+Programs that measure themselves and print figures:
+{}",
+        kernels.collect::<String>(),
+        PROBES.iter().map(probe).collect::<String>()
+    )
+}
+
 fn names() -> String {
     let names = KERNELS.iter().map(|kernel| kernel.name).chain(PROBES.iter().map(|probe| probe.name));
-    format!("one of {}", names.collect::<Vec<_>>().join(", "))
+    format!("one of {}; see commensal workload --help", names.collect::<Vec<_>>().join(", "))
 }
 
 fn print(checksum: u64) {

@@ -23,6 +23,6 @@ mod kernels;
 mod probes;
 mod table;
 
-pub use command::main;
+pub use command::{help, main};
 pub use frame::Scale;
 pub use table::{KERNELS, Kernel, PROBES, Probe, find};

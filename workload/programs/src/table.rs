@@ -2,7 +2,7 @@
 
 use crate::frame::Scale;
 use crate::kernels::{lifetimes, processes, threads};
-use crate::probes::{pair, placed, swing};
+use crate::probes::{pair, peak, placed, swing};
 
 /// One kernel.
 pub struct Kernel {
@@ -63,7 +63,9 @@ pub const KERNELS: &[Kernel] = &[
 pub struct Probe {
     /// Its name on the command line, in kebab-case.
     pub name: &'static str,
-    /// What it measures, and its arguments.
+    /// What follows the name.
+    pub arguments: &'static str,
+    /// What it does, and what its lines on standard output mean; as the help shows it.
     pub about: &'static str,
     /// Runs it with its arguments, or says what is wrong with them.
     pub(crate) run: fn(&[String]) -> Result<(), String>,
@@ -71,16 +73,41 @@ pub struct Probe {
 
 /// The probes.
 pub const PROBES: &[Probe] = &[
-    Probe { name: "pair", about: "nanoseconds of a malloc and a free: solo|parked|both [ROUNDS]", run: pair::run },
+    Probe {
+        name: "pair",
+        arguments: pair::ARGUMENTS,
+        about: "\
+Allocates DEPTH blocks of BYTES (default 64), then frees them: `solo` in one thread, `parked` while a
+second thread sleeps, `both` in two threads at once. Prints a line for each depth (default 1, 64 and
+1000): the depth, then nanoseconds of one malloc and one free, in the best and in the median round.",
+        run: pair::run,
+    },
     Probe {
         name: "threads-placed",
-        about: "memory left by 10,000 threads: [one|across|anywhere|std [NANOSECONDS]]",
+        arguments: placed::ARGUMENTS,
+        about: "\
+Creates and joins 10,000 threads in turn, on one CPU, on another CPU than their creator's or anywhere
+(default); `std` creates them by Rust's library. Each works for NANOSECONDS more (default 0). Prints a
+checksum, resident kB before and after, and how many threads ran on their creator's CPU.",
         run: placed::run,
     },
     Probe {
         name: "swing",
-        about: "slow mallocs of a load that swings, and memory after its peak: [INTERVAL_MS [INTERVALS]]",
+        arguments: swing::ARGUMENTS,
+        about: "\
+A server of two threads whose load swings for INTERVALS (default 8) of INTERVAL_MS (default 1000), then
+peaks and ends. Prints a checksum; for malloc, first writes and free the nanoseconds that 50, 99, 99.9
+and 99.99 % of the calls did not exceed, and the longest; last a line `memory`: the bytes held at the
+peak, those that stay, and those resident two intervals after the peak.",
         run: swing::run,
+    },
+    Probe {
+        name: "peak",
+        arguments: peak::ARGUMENTS,
+        about: "\
+Two threads allocate MIB (default 64), free all but one block in 64, and sleep for SECONDS (default 3).
+Prints the kB of the blocks that stay, and the kB of anonymous memory that are resident then.",
+        run: peak::run,
     },
 ];
 

@@ -90,6 +90,9 @@ fn probes_print_their_figures() {
     let output = run(&[PREFIX, "swing", "1", "1"]);
     let words: Vec<&str> = stdout(&output).lines().filter_map(|line| line.split(' ').next()).skip(1).collect();
     assert_eq!(words, ["malloc", "touch", "free", "memory"]);
+    let output = run(&[PREFIX, "peak", "1", "1"]);
+    let kb: Vec<u64> = stdout(&output).split_whitespace().map(|word| word.parse().expect("it is a number")).collect();
+    assert!(matches!(kb[..], [live, resident] if live <= resident), "{kb:?}");
 }
 
 fn bad_usage_is_explained_in_one_line() {
@@ -106,6 +109,7 @@ fn bad_usage_is_explained_in_one_line() {
         (&["threads-placed", "nowhere"], "`nowhere`"),
         (&["swing", "soon"], "soon"),
         (&["swing", "1000", "0"], "0"),
+        (&["peak", "1", "1", "1"], "[MIB [SECONDS]]"),
     ] {
         let output = run(&[&[PREFIX], words].concat());
         let line = str::from_utf8(&output.stderr).expect("the message is text");

@@ -20,8 +20,8 @@ const MOST_PAIRS: usize = 2_000_000;
 /// Pairs by which it is found out how many fit into a round. The first of them fill caches.
 const TRIED: usize = 5000;
 
-/// What the arguments should have been.
-const EXPECTED: &str = "solo|parked|both [ROUNDS [DEPTH [BYTES]]], at least one round and a depth from 1 to 1000";
+/// What follows the name.
+pub const ARGUMENTS: &str = "solo|parked|both [ROUNDS [DEPTH [BYTES]]]";
 
 /// Measures what the arguments say, or says what is wrong with them.
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -35,7 +35,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         _ => ("", 0, Vec::new(), 0),
     };
     if rounds == 0 || bytes == 0 || depths.iter().any(|depth| !(1..=MAX_DEPTH).contains(depth)) {
-        return Err(format!("the arguments are {words:?}; expected {EXPECTED}"));
+        return Err(format!(
+            "the arguments are {words:?}; expected {ARGUMENTS}, at least one round and a depth from 1 to 1000"
+        ));
     }
     match setting {
         "solo" => report(&depths, rounds, bytes, round),
@@ -46,7 +48,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             sleeper.join().expect("it only slept");
         }
         "both" => report(&depths, rounds, bytes, both),
-        _ => return Err(format!("the setting is `{setting}`; expected {EXPECTED}")),
+        _ => return Err(format!("the setting is `{setting}`; expected {ARGUMENTS}")),
     }
     Ok(())
 }

@@ -26,8 +26,8 @@ const WARM_UP: u64 = 1000;
 const THREADS: u64 = 10_000;
 const BLOCKS: u64 = 64;
 
-/// What the arguments should have been.
-const EXPECTED: &str = "[one|across|anywhere|std [NANOSECONDS]]";
+/// What follows the name.
+pub const ARGUMENTS: &str = "[one|across|anywhere|std [NANOSECONDS]]";
 
 /// Measures what the arguments say, or says what is wrong with them.
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -36,9 +36,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         [] => ("anywhere", "0"),
         [kind] => (kind, "0"),
         [kind, more] => (kind, more),
-        _ => return Err(format!("the arguments are {words:?}; expected {EXPECTED}")),
+        _ => return Err(format!("the arguments are {words:?}; expected {ARGUMENTS}")),
     };
-    let more = more.parse().map_err(|_| format!("the second argument is `{more}`; expected {EXPECTED}"))?;
+    let more = more.parse().map_err(|_| format!("the second argument is `{more}`; expected {ARGUMENTS}"))?;
     let mut run =
         Run { by_std: kind == "std", attributes: place(kind)?, more: Duration::from_nanos(more), sum: 0, beside: 0 };
     run.threads(WARM_UP);
@@ -61,7 +61,7 @@ fn place(kind: &str) -> Result<Attributes, String> {
             attributes.pin(cpus[0]);
         }
         "anywhere" | "std" => {}
-        _ => return Err(format!("the first argument is `{kind}`; expected {EXPECTED}")),
+        _ => return Err(format!("the first argument is `{kind}`; expected {ARGUMENTS}")),
     }
     Ok(attributes)
 }

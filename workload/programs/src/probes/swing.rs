@@ -34,15 +34,17 @@ const IN_FLIGHT: usize = 64;
 /// One request in so many replaces something that stays.
 const REPLACES: u64 = 256;
 
-/// What the arguments should have been.
-const EXPECTED: &str = "[INTERVAL_MS [INTERVALS]], up to 86400000 and 10000, each at least 1";
+/// What follows the name.
+pub const ARGUMENTS: &str = "[INTERVAL_MS [INTERVALS]]";
 
 /// Measures what the arguments say, or says what is wrong with them.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let number = |at: usize, usual| arguments.get(at).map_or(usual, |word| word.parse().unwrap_or(0));
     let (interval_ms, intervals): (u64, u64) = (number(0, 1000), number(1, 8));
     if !(1..=86_400_000).contains(&interval_ms) || !(1..=10_000).contains(&intervals) || arguments.len() > 2 {
-        return Err(format!("the arguments are {arguments:?}; expected {EXPECTED}"));
+        return Err(format!(
+            "the arguments are {arguments:?}; expected {ARGUMENTS}, up to 86400000 and 10000, each at least 1"
+        ));
     }
     let (start, end, seen) = (Barrier::new(THREADS as usize), Barrier::new(3), Barrier::new(3));
     thread::scope(|scope| {
