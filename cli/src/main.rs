@@ -1,10 +1,9 @@
 //! The `commensal` command.
 //!
-//! `commensal run -- CMD` starts a program under the library; `commensal` alone is a tour that shows what the library
-//! does on this machine. The files, in the order in which `run` needs them: `program` finds the program, `inspect` tells
-//! whether the library can reach it, `library` finds the library, `conf` merges settings and writes the
-//! environment, `sigpipe` undoes what Rust's start-up changed, and `run` executes. `failure` holds the exit statuses. `doctor`
-//! says which mode the library is in on this machine.
+//! `commensal run -- CMD` starts a program under the library. The files, in the order in which `run` needs them:
+//! `program` finds the program, `inspect` tells whether the library can reach it, `library` finds the library, `conf`
+//! merges settings and writes the environment, `sigpipe` undoes what Rust's start-up changed, and `run` executes.
+//! `failure` holds the exit statuses. `tour` shows what the library does on this machine, `doctor` in which mode.
 
 mod arms;
 #[cfg(test)]
@@ -30,15 +29,14 @@ mod stat;
 mod tour;
 mod tune;
 
+use std::iter::Peekable;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use failure::Failure;
 
-/// A malloc for Linux programs that costs next to nothing until a second thread shares it.
-///
-/// Without arguments: a tour of what it does on this machine.
+/// A malloc for Linux programs that costs next to nothing until a second thread shares it
 #[derive(Parser)]
 #[command(name = "commensal", version, after_help = EXIT_STATUS)]
 struct Cli {
@@ -48,16 +46,32 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Show in a minute what the library does on this machine, beside glibc and the allocators that are installed
+    Tour,
     Run(run::Run),
     Compare(compare::Compare),
     Conf(settings::Conf),
-    Lab(lab::Lab),
     Doctor(doctor::Doctor),
     Tune(tune::Tune),
     Top(stat::Top),
     Stat(stat::Stat),
     Slabinfo(stat::Slabinfo),
+    Lab(lab::Lab),
+    Workload(Workload),
 }
+
+/// For measurements: run one of the bundled programs that allocate
+#[derive(Args)]
+#[command(override_usage = "commensal workload <NAME> [ARGUMENTS]...", after_help = programs::help() + ROWS_OF_THE_LAB)]
+struct Workload {
+    /// The program and its arguments, as below
+    #[arg(value_name = "NAME", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+const ROWS_OF_THE_LAB: &str = "
+Single rows of the lab's experiments: counters, cache, kicks, grace, primitives, sections, stagger, increments
+  `commensal lab` starts them and says what their figures mean. Without arguments, each says what it expects.";
 
 const EXIT_STATUS: &str = "\
 Exit status: that of the program; 127 if it is missing, 126 if it cannot be executed, 125 if the library
@@ -67,21 +81,19 @@ The doctor: 0, or 1 if the library would not work here.";
 /// Runs a bundled program in this process; `compare` starts it so.
 const WORKLOAD: &str = "workload";
 
+/// If this says `tour`, `commensal` alone starts the tour instead of printing the help. The workspace's
+/// `.cargo/config.toml` sets it for `cargo run`. Cargo's own `default-run` would build the command without the library.
+const ALONE: &str = "COMMENSAL_ALONE";
+const TOUR: &str = "tour";
+
 fn main() -> ExitCode {
     // The bundled programs are measured: nothing of this command may be in their figures.
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == WORKLOAD) {
-        let mut words = words.map(|word| word.to_string_lossy().into_owned()).peekable();
-        if words.peek().is_some_and(|word| word == doctor::trial::NAME) {
-            return match words.nth(1).as_deref() {
-                Some(doctor::sandbox::NAME) => doctor::sandbox::main(),
-                _ => doctor::trial::main(),
-            };
+        let words = words.map(|word| word.to_string_lossy().into_owned()).peekable();
+        if let Some(status) = workload(words) {
+            return status;
         }
-        if let Some(probe) = words.peek().and_then(|word| probe::find(word)) {
-            return probe::main(probe, words.skip(1));
-        }
-        return programs::main(&[WORKLOAD], words);
     }
     let outcome = if is_hackbench() {
         hackbench::main(std::env::args_os().skip(3).map(|word| word.to_string_lossy().into_owned()))
@@ -98,13 +110,33 @@ fn main() -> ExitCode {
     })
 }
 
+/// Runs the bundled program that the words name; none if they ask for help.
+fn workload(mut words: Peekable<impl Iterator<Item = String>>) -> Option<ExitCode> {
+    match words.peek().map(String::as_str) {
+        Some("--help" | "-h") => return None,
+        Some(doctor::trial::NAME) => {
+            return Some(match words.nth(1).as_deref() {
+                Some(doctor::sandbox::NAME) => doctor::sandbox::main(),
+                _ => doctor::trial::main(),
+            });
+        }
+        _ => {}
+    }
+    match words.peek().and_then(|word| probe::find(word)) {
+        Some(probe) => Some(probe::main(probe, words.skip(1))),
+        None => Some(programs::main(&[WORKLOAD], words)),
+    }
+}
+
 fn is_hackbench() -> bool {
     std::env::args_os().skip(1).take(2).eq(hackbench::WORDS)
 }
 
 fn act(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.action {
-        None => tour::tour(),
+        None if std::env::var_os(ALONE).is_some_and(|word| word == TOUR) => tour::tour(),
+        None => help(),
+        Some(Action::Tour) => tour::tour(),
         Some(Action::Run(request)) => Err(run::run(&request)),
         Some(Action::Compare(request)) => compare::compare(&request),
         Some(Action::Conf(request)) => Ok(settings::conf(&request)),
@@ -114,7 +146,13 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Action::Top(request)) => stat::top(&request),
         Some(Action::Stat(request)) => stat::stat(&request),
         Some(Action::Slabinfo(request)) => stat::slabinfo(&request),
+        Some(Action::Workload(Workload { words })) => Ok(workload(words.into_iter().peekable()).unwrap_or_default()),
     }
+}
+
+fn help() -> Result<ExitCode, Failure> {
+    places::show(&Cli::command().render_help().to_string(), None)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What clap says in paragraphs, as one line: its own words, its tip if it has one, then where to read on.
@@ -130,7 +168,6 @@ fn one_line(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn command_line_is_well_formed() {
