@@ -1,8 +1,8 @@
 //! A probe: the memory that a process still has some seconds after a peak.
 //!
 //! Two threads allocate so many MiB in all, blocks of 16 bytes to 64 KiB, as a burst of requests does. They free all but
-//! one block in 64, and sleep. The threads are there because a process with one thread has nobody to give memory back
-//! while it sleeps.
+//! one block in 64, and sleep. There are two, since some allocators give memory back in the background only in processes
+//! with threads.
 
 use std::sync::Barrier;
 use std::thread;
