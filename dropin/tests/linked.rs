@@ -89,7 +89,7 @@ fn cache_wrong_rules(mode: Mode) {
     for outcome in ended(mode, "cache basics", "cache.test.dedicated:perhaps,cache.test.dedicatd:off") {
         for said in [
             "cache.test.dedicated cannot be 'perhaps': expected off or on; ignored",
-            "unknown key 'cache.test.dedicatd': did you mean 'cache.NAME.dedicated'? ignored",
+            "unknown key 'cache.test.dedicatd' (did you mean 'cache.NAME.dedicated'?); ignored",
         ] {
             assert!(outcome.stderr.contains(said), "{}", outcome.report(&format!("{said:?} was not said")));
         }
@@ -171,7 +171,7 @@ fn locks_wrong_settings(mode: Mode) {
         let expected = [
             "locks cannot be 'perhaps': expected off, exit or json; ignored".to_owned(),
             format!("locks.filter cannot be '{long}': expected a text of 1 to 64 bytes; ignored"),
-            "unknown key 'lockz': did you mean 'locks'? ignored".to_owned(),
+            "unknown key 'lockz' (did you mean 'locks'?); ignored".to_owned(),
         ];
         let found: Vec<&str> =
             said.lines().map(|line| line.trim_start_matches("commensal: COMMENSAL_CONF: ")).collect();

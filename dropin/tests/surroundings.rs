@@ -230,7 +230,7 @@ fn eager_layout_without_memory_is_told_and_goes_on(mode: Mode) {
         let line = format!("commensal: COMMENSAL_CONF: {key} cannot be '{value}'");
         assert!(wrong.stderr.contains(&line), "{}", wrong.report(&line));
     }
-    let line = "commensal: COMMENSAL_CONF: unknown key 'rcu.stal_ms': did you mean 'rcu.stall_ms'? ignored";
+    let line = "commensal: COMMENSAL_CONF: unknown key 'rcu.stal_ms' (did you mean 'rcu.stall_ms'?); ignored";
     assert!(wrong.stderr.contains(line) && wrong.stderr.lines().count() == 4, "{}", wrong.report(line));
 }
 

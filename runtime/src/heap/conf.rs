@@ -31,7 +31,7 @@ pub fn apply_environment() {
     if !is_asked {
         return;
     }
-    settings::read_environment(|what| complain(format_args!("{what} ignored")));
+    settings::read_environment(|what| complain(format_args!("{what}; ignored")));
     if SYSCALLS.is("libc") {
         process::map_by_library();
     }

@@ -324,7 +324,7 @@ fn read(conf: &[u8], mut complain: impl FnMut(&Misunderstood<'_>)) {
     }
 }
 
-/// Whether a pair of `COMMENSAL_CONF` is valid.
+/// Checks a pair of `COMMENSAL_CONF`. A pair without a colon is a key without a text.
 pub fn check<'a>(key: &'a str, text: &'a str) -> Result<(), Misunderstood<'a>> {
     understand(key, text).map(|_| ())
 }
@@ -357,22 +357,29 @@ pub enum Misunderstood<'a> {
 impl fmt::Display for Misunderstood<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Misunderstood::Value { key, text, values } => write!(out, "{key} cannot be '{text}': expected {values};"),
+            Misunderstood::Value { key, text: "", values } => write!(out, "{key} has no value: expected {values}"),
+            Misunderstood::Value { key, text, values } => write!(out, "{key} cannot be '{text}': expected {values}"),
             Misunderstood::Key(key) => {
                 let moved = MOVED.iter().find(|(old, _)| old.as_str() == key);
-                match moved {
-                    Some((_, new)) => write!(out, "there is no key '{key}' any more: it is '{}' now;", new.as_str()),
-                    None => write!(out, "unknown key '{key}': did you mean '{}'?", nearest(key)),
+                match (moved, key.split_once('=')) {
+                    (Some((_, new)), _) => write!(out, "'{key}' is called '{}' now", new.as_str()),
+                    (_, Some((key, text))) => write!(out, "'{key}={text}' has '=' instead of ':': write {key}:{text}"),
+                    _ => match nearest(key) {
+                        Some(near) => write!(out, "unknown key '{key}' (did you mean '{near}'?)"),
+                        None => write!(out, "unknown key '{key}' (`commensal conf` lists all)"),
+                    },
                 }
             }
         }
     }
 }
 
-fn nearest(key: &str) -> &'static str {
+/// The key of the least distance, if at most half of the letters differ.
+fn nearest(key: &str) -> Option<&'static str> {
     let (word, candidates) = candidates(key);
-    let nearest = candidates.min_by_key(|(_, candidate)| distance(word.as_bytes(), candidate.as_bytes()));
-    nearest.map_or("", |(place, _)| ROWS[place].key.as_str())
+    let nearest = candidates.map(|(place, candidate)| (distance(word.as_bytes(), candidate.as_bytes()), place)).min();
+    let (_, place) = nearest.filter(|(distance, _)| *distance <= word.len().div_ceil(2))?;
+    Some(ROWS[place].key.as_str())
 }
 
 /// Levenshtein distance of words up to 31 bytes; longer ones are cut.

@@ -70,7 +70,8 @@ fn settings_parser_understands_each_value_of_each_row() {
 fn bad_value_of_any_row_is_told_with_what_was_expected() {
     for row in TABLE {
         for wrong in mistakes(row.values) {
-            let expected = format!("{} cannot be '{wrong}': expected {};", row.key, row.values);
+            let found = if wrong.is_empty() { "has no value".to_owned() } else { format!("cannot be '{wrong}'") };
+            let expected = format!("{} {found}: expected {}", row.key, row.values);
             assert_eq!(complaints(&format!("{}:{wrong}", row.key)), [expected]);
         }
     }
@@ -95,9 +96,9 @@ fn last_pair_of_a_key_holds_and_a_bad_one_changes_nothing() {
     assert_eq!(
         told,
         [
-            "keep cannot be 'x': expected a number from 0 to 4294967295;",
-            "stats cannot be '': expected off or exit;",
-            "keep cannot be '-1': expected a number from 0 to 4294967295;",
+            "keep cannot be 'x': expected a number from 0 to 4294967295",
+            "stats has no value: expected off or exit",
+            "keep cannot be '-1': expected a number from 0 to 4294967295",
         ]
     );
     assert_eq!((keep.get(), lazy.get(), stats.said(), locks.get()), (7, 0, None, 2));
@@ -116,18 +117,23 @@ fn unknown_key_is_told_with_the_nearest() {
         ("cache.some/long.name-*.debog", "cache.NAME.debug"),
         ("cache.debug", "cache.NAME.debug"),
     ] {
-        assert_eq!(complaints(&format!("{key}:1")), [format!("unknown key '{key}': did you mean '{near}'?")]);
+        assert_eq!(complaints(&format!("{key}:1")), [format!("unknown key '{key}' (did you mean '{near}'?)")]);
     }
+    assert_eq!(complaints("dinner:1"), ["unknown key 'dinner' (`commensal conf` lists all)"]);
     assert_eq!([distance(b"abc", b"abc"), distance(b"", b"abc"), distance(b"kitten", b"sitting")], [0, 3, 3]);
 }
 
 #[test]
 fn removed_key_is_told_with_its_successor() {
     for (old, new) in [("shepherd", "upkeep.shepherd"), ("upkeep.on", "upkeep")] {
-        assert_eq!(
-            complaints(&format!("{old}:off")),
-            [format!("there is no key '{old}' any more: it is '{new}' now;")]
-        );
+        assert_eq!(complaints(&format!("{old}:off")), [format!("'{old}' is called '{new}' now")]);
+    }
+}
+
+#[test]
+fn pair_with_an_equals_sign_is_told_with_the_colon() {
+    for (wrong, right) in [("keep=64", "keep:64"), ("cache.a*.debug=all", "cache.a*.debug:all"), ("kep=", "kep:")] {
+        assert_eq!(complaints(wrong), [format!("'{wrong}' has '=' instead of ':': write {right}")]);
     }
 }
 
