@@ -1,6 +1,7 @@
-//! Command lines of `commensal` in README.md and the book name subcommands, options, words and settings that there are: the command itself is asked.
+//! Checks that the command itself understands the command lines in README.md and in the book.
 //!
-//! Read are blocks of code of `console`, in which commands stand behind `$ `, and of `sh`, in which everything is one; in README.md also those without a name.
+//! Command lines are all lines of `sh` blocks, and the lines of `console` blocks that begin with `$ `. In README.md, blocks
+//! without a language count as `sh`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,10 @@ use clap::error::ErrorKind;
 
 use crate::{Action, Cli, hackbench};
 
-/// Whoever runs what follows.
+/// Programs that run the rest of their line.
 const RUNNERS: [&str; 4] = ["sudo", "exec", "time", "env"];
 
-/// The command lines of a page, with those that they go on in.
+/// The command lines of a page; continued lines are joined.
 fn lines(page: &str, is_readme: bool) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let (mut language, mut goes_on) = (None, false);
@@ -39,7 +40,7 @@ fn lines(page: &str, is_readme: bool) -> Vec<String> {
     lines
 }
 
-/// The words of each command of a line: what `;`, `&`, `|` and their like join is taken apart; comments and what is redirected are left out.
+/// The words of each command of a line. Splits at `;`, `&`, `|` and parentheses, and drops comments and redirections.
 fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let (mut commands, mut word, mut quote) = (vec![Vec::new()], None::<String>, None);
     let mut letters = line.chars().peekable();
@@ -54,7 +55,7 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
             (None, '#') if word.is_none() => break,
             (None, ';' | '&' | '|' | '(' | ')') => {
                 commands.last_mut().unwrap().extend(word.take());
-                // `2>&1` joins nothing.
+                // `2>&1` does not end a command.
                 if !(letter == '&' && letters.peek().is_some_and(char::is_ascii_digit)) {
                     commands.push(Vec::new());
                 }
@@ -71,7 +72,7 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// Why a command line would not be understood, if it is one of ours; a setting may be wrong that the page shows to be refused.
+/// An error if the command line is one of ours and is wrong. Settings may be wrong if the page shows how they are refused.
 fn why_not(words: &[String], page: &str) -> Result<(), String> {
     let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let is_assigned = |word: &&String| word.split_once('=').is_some_and(|(name, _)| is_name(name));
@@ -95,12 +96,17 @@ fn arguments(words: &[String], page: &str) -> Result<(), String> {
     if words.first().is_some_and(|word| word == crate::WORKLOAD) {
         return Ok(());
     }
-    // What stands for something else is the number of a process, mostly.
+    // Placeholders mostly stand for the number of a process.
     let stands_for = |word: &str| word.starts_with('$') || word.chars().all(|c| c.is_ascii_uppercase());
     let words: Vec<&str> = words.iter().map(|word| if stands_for(word) { "1" } else { word }).collect();
     let said = |error: clap::Error| match error.kind() {
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => Err(error.to_string()),
         ErrorKind::InvalidValue if !error.to_string().contains("'1'") => Err(error.to_string()),
+        ErrorKind::ValueValidation => {
+            let line = crate::usage::line(&error);
+            let is_shown = line.split('\'').nth(1).is_some_and(|key| shown(page, key));
+            if is_shown || line.contains('…') || line.contains(" 1:") { Ok(None) } else { Err(line) }
+        }
         _ => Ok(None),
     };
     if words.starts_with(&hackbench::WORDS) {
@@ -109,7 +115,7 @@ fn arguments(words: &[String], page: &str) -> Result<(), String> {
     }
     let parsed = Cli::try_parse_from(["commensal"].into_iter().chain(words.iter().copied())).map(Some).or_else(said)?;
     let (confs, command) = match parsed.and_then(|cli| cli.action) {
-        Some(Action::Run(run)) => (run.conf.into_iter().collect(), run.command),
+        Some(Action::Run(run)) => (run.conf, run.command),
         Some(Action::Compare(compare)) => (compare.arm.into_iter().map(|(_, conf)| conf).collect(), compare.command),
         _ => (Vec::new(), Vec::new()),
     };
@@ -120,12 +126,17 @@ fn arguments(words: &[String], page: &str) -> Result<(), String> {
 
 fn settings(conf: &str, page: &str) -> Result<(), String> {
     conf.split(',').filter_map(|pair| pair.split_once(':')).try_for_each(|(key, value)| {
-        let is_refused = page.contains(&format!("unknown key '{key}'")) || format!("{key}{value}").contains('…');
+        let is_refused = shown(page, key) || format!("{key}{value}").contains('…');
         if is_refused { Ok(()) } else { commensal::settings::check(key, value).map_err(|why| why.to_string()) }
     })
 }
 
-/// What the command would not understand of a page, with the lines.
+/// Whether a page shows how a key is refused.
+fn shown(page: &str, key: &str) -> bool {
+    page.contains(&format!("unknown key '{key}'"))
+}
+
+/// The wrong command lines of a page, with the errors.
 fn found(page: &str, is_readme: bool) -> Vec<String> {
     let lines = lines(page, is_readme).into_iter();
     lines
@@ -192,6 +203,6 @@ fn command_line_that_is_not_understood_is_found() {
         assert_eq!(found(&format!("```\n{line}\n```\n"), true).len(), 1, "{line}");
         assert_eq!(found(&format!("```text\n{line}\n```\n"), true), [""; 0], "{line}");
     }
-    let refused = "```text\ncommensal: COMMENSAL_CONF: unknown key 'gone': did you mean 'keep'? ignored\n```\n";
+    let refused = "```text\ncommensal: COMMENSAL_CONF: unknown key 'gone' (did you mean 'keep'?); ignored\n```\n";
     assert_eq!(found(&format!("```sh\ncommensal run --conf gone:1 -- true\n```\n{refused}"), false), [""; 0]);
 }

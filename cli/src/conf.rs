@@ -1,15 +1,15 @@
 //! The environment under which the loader puts the library into a program: LD_PRELOAD, and COMMENSAL_CONF, into which
 //! `--conf`, `--stats`, `--slabinfo` and `--locks` are merged.
 //!
-//! The syntax of the latter is `key:value,key:value`. Only the shape is checked here: the library that is preloaded
-//! names what it does not know.
+//! The syntax of the latter is `key:value,key:value`. What is typed on the command line is checked by the library's own
+//! table. What is inherited is passed on: the preloaded library reports and ignores what it does not know.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::Command;
 
-use commensal::settings::Key;
+use commensal::settings::{self, Key};
 
 /// The environment variable that the library reads.
 pub const VARIABLE: &str = "COMMENSAL_CONF";
@@ -24,25 +24,25 @@ pub const LOCKS_AT_EXIT: &str = "locks:exit";
 /// The setting behind `--locks-json`: the same as JSON.
 pub const LOCKS_JSON_AT_EXIT: &str = "locks:json";
 
-/// The setting behind the filter of `--locks`; none for an empty one: then what the environment has holds, or all rows are shown.
+/// The setting behind the filter of `--locks`. None for an empty filter: then that of the environment holds.
 pub fn lock_filter(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| format!("locks.filter:{text}"))
 }
 
-/// Accepts what can be a filter: the library takes settings apart at commas. For clap.
+/// Accepts a filter for `--locks`, which cannot have a comma because settings end there. For clap.
 pub fn parse_filter(text: &str) -> Result<String, String> {
     const FILTER: Key = Key::of("locks.filter");
     if text.contains(',') {
-        return Err(format!("{text:?} has a comma, and settings end at commas; give one part of a name"));
+        return Err("a filter cannot have a comma; give a part of one name".to_owned());
     }
     if !text.is_empty() && FILTER.parse(text).is_none() {
-        return Err(format!("expected {}; found {}", FILTER.values(), text.len()));
+        return Err(format!("expected {}, found {}", FILTER.values(), text.len()));
     }
     Ok(text.to_owned())
 }
 
-/// The setting by which the program that takes this process's place writes a statistics page at once, and what it starts later; none, if somebody has
-/// said whether there is to be one.
+/// The setting by which the program that replaces this process writes a statistics page at once, and its children later.
+/// None if the user's settings say whether there is a page.
 pub fn observe_this_process(inherited: Option<&OsStr>, given: &[String]) -> Option<String> {
     let inherited = inherited.map_or(&b""[..], OsStrExt::as_bytes);
     let mut all = given.iter().map(|text| text.as_bytes()).chain([inherited]).flat_map(items);
@@ -50,18 +50,18 @@ pub fn observe_this_process(inherited: Option<&OsStr>, given: &[String]) -> Opti
     (!is_said).then(|| format!("observe:{}", std::process::id()))
 }
 
-/// Accepts `key:value,…`; for clap.
+/// Accepts `key:value,…` if the library's table has each key with such a value; for clap.
 pub fn parse(text: &str) -> Result<String, String> {
     for item in text.split(',') {
-        match item.split_once(':') {
-            Some((key, value)) if !key.is_empty() && !value.is_empty() => {}
-            _ => return Err(format!("{item:?} is not KEY:VALUE")),
+        match item.split_once(':').unwrap_or((item, "")) {
+            ("", _) => return Err(format!("expected KEY:VALUE, found '{item}'")),
+            (key, value) => settings::check(key, value).map_err(|why| why.to_string())?,
         }
     }
     Ok(text.to_owned())
 }
 
-/// What COMMENSAL_CONF becomes: the inherited settings, less those that `given` names again, then `given`.
+/// The new COMMENSAL_CONF: the inherited settings without those that `given` sets, then `given`, of which the last wins.
 pub fn merge(inherited: Option<&OsStr>, given: &[&str]) -> Option<OsString> {
     let given: Vec<&[u8]> = given.iter().flat_map(|text| items(text.as_bytes())).collect();
     let inherited = inherited.map_or(&b""[..], OsStrExt::as_bytes);
@@ -85,7 +85,7 @@ fn key(item: &[u8]) -> &[u8] {
 /// The environment variable that the loader reads.
 pub const PRELOAD: &str = "LD_PRELOAD";
 
-/// Lets `command`, and whatever it starts, run under `library` with the settings `given` on top of the inherited ones.
+/// Makes `command` and its children run under `library`, with the settings `given` on top of the inherited ones.
 pub fn preload(command: &mut Command, library: &Path, given: &[&str]) {
     let inherited = std::env::var_os(PRELOAD);
     command.env(PRELOAD, prepended(library, inherited.as_deref()));
@@ -95,8 +95,8 @@ pub fn preload(command: &mut Command, library: &Path, given: &[&str]) {
     }
 }
 
-/// Lets `command` run with the default settings under `library`, or under none, whatever the user's environment says:
-/// what is compared must differ in the library alone.
+/// Makes `command` run under `library`, or under none, with default settings. It drops the user's settings, because
+/// programs that are compared must differ in the library alone.
 pub fn preload_alone(command: &mut Command, library: Option<&Path>) {
     command.env_remove(VARIABLE);
     match library {
@@ -163,18 +163,25 @@ mod tests {
     #[test]
     fn lock_filter_with_a_comma_or_too_long_is_refused() {
         assert_eq!(parse_filter("runs::PageHeap::free").as_deref(), Ok("runs::PageHeap::free"));
-        assert!(parse_filter("zone,drain").unwrap_err().contains("has a comma"));
+        assert!(parse_filter("zone,drain").unwrap_err().contains("cannot have a comma"));
         assert!(parse_filter(&"z".repeat(64)).is_ok());
-        assert_eq!(parse_filter(&"z".repeat(65)).unwrap_err(), "expected a text of 1 to 64 bytes; found 65");
+        assert_eq!(parse_filter(&"z".repeat(65)).unwrap_err(), "expected a text of 1 to 64 bytes, found 65");
         assert_eq!(lock_filter("page heap").as_deref(), Some("locks.filter:page heap"));
         assert_eq!(lock_filter(""), None);
     }
 
     #[test]
-    fn setting_without_key_or_value_is_named() {
-        assert!(parse("a:1,b:2").is_ok());
-        for wrong in ["", "a", "a:", ":1", "a:1,"] {
-            assert!(parse(wrong).unwrap_err().contains("is not KEY:VALUE"), "{wrong}");
+    fn wrong_setting_is_told_with_what_is_right() {
+        assert!(parse("keep:64,stats:exit").is_ok());
+        for (wrong, told) in [
+            ("", "expected KEY:VALUE, found ''"),
+            ("keep:1,", "expected KEY:VALUE, found ''"),
+            (":1", "expected KEY:VALUE, found ':1'"),
+            ("keep", "keep has no value: expected a number from 0 to 4294967295"),
+            ("keep=64", "'keep=64' has '=' instead of ':': write keep:64"),
+            ("stats:exit,keeep:64", "unknown key 'keeep' (did you mean 'keep'?)"),
+        ] {
+            assert_eq!(parse(wrong).unwrap_err(), told);
         }
     }
 

@@ -1,6 +1,6 @@
 //! `commensal lab hackbench`: messages between tasks, with hackbench's usual options and its output.
 //!
-//! It is a program that is measured, as the bundled ones are, so it is run before the rest of the command line is looked at.
+//! It is a bundled program that is measured, so it runs before the rest of the command line is parsed.
 
 use std::process::ExitCode;
 
@@ -9,23 +9,24 @@ use programs::hackbench::{Contexts, Hackbench, MOST_BYTES};
 
 use crate::failure::Failure;
 
-/// The words that it is called by.
+/// The words that start it.
 pub const WORDS: [&str; 2] = ["lab", "hackbench"];
 
-/// Messages between groups of tasks, in which every sender writes to every receiver; the time from when all are ready until all have ended
+/// Measure messages between groups of tasks, with hackbench's options and output
 ///
-/// Under a library with object caches (`commensal run`, `commensal compare`), contexts come from a cache named context; else from malloc.
+/// In each group, every sender writes to every receiver. The time is measured from the moment when all tasks are ready
+/// until all have ended. Under Commensal, contexts come from an object cache named "context", otherwise from malloc.
 #[derive(Parser)]
 #[command(
     name = "commensal lab hackbench",
     override_usage = "commensal lab hackbench [-pipe] [GROUPS] [process|thread] [LOOPS] [OPTIONS]"
 )]
 struct Options {
-    /// Groups of 40 tasks
+    /// Number of groups of 40 tasks
     #[arg(value_name = "GROUPS", default_value_t = 10, value_parser = number())]
     groups: u32,
 
-    /// What a task is
+    /// Whether a task is a process or a thread
     #[arg(value_name = "MODE", default_value = "process")]
     mode: Mode,
 
@@ -33,7 +34,7 @@ struct Options {
     #[arg(value_name = "LOOPS", default_value_t = 100, value_parser = number())]
     loops: u32,
 
-    /// Pipes instead of sockets; also -pipe
+    /// Use pipes instead of sockets; also -pipe
     #[arg(short, long)]
     pipe: bool,
 
@@ -45,11 +46,11 @@ struct Options {
     #[arg(short, long = "loops", value_name = "N", conflicts_with = "loops", value_parser = number())]
     loop_option: Option<u32>,
 
-    /// Senders in a group, and receivers
+    /// Number of senders in a group, and of receivers
     #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = number())]
     fds: u32,
 
-    /// Bytes of a message
+    /// Size of a message in bytes
     #[arg(short = 's', long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=MOST_BYTES as i64))]
     datasize: u32,
 
@@ -61,7 +62,7 @@ struct Options {
     #[arg(short = 'P', long, conflicts_with = "mode")]
     process: bool,
 
-    /// What has a context: each task, as in the kernel, or each message, of which there are many more
+    /// Allocate a context for each task, as the kernel does, or for each message
     #[arg(long, value_name = "OF", default_value = "task")]
     context: Context,
 }
@@ -82,15 +83,15 @@ fn number() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1_000_000)
 }
 
-/// Runs it with the arguments behind its name, and prints what hackbench prints.
+/// Runs it with these arguments, and prints what hackbench prints.
 pub fn main(words: impl Iterator<Item = String>) -> Result<ExitCode, Failure> {
     let options = match parse(words) {
         Ok(options) => options,
         Err(error) if !error.use_stderr() => error.exit(),
-        Err(error) => return Err(Failure::usage(crate::one_line(&error.to_string()))),
+        Err(error) => return Err(Failure::usage(crate::usage::line(&error))),
     };
     let bench = bench(&options);
-    // Flushed before tasks are created, which would have it in their buffers, too.
+    // Flushed before tasks are created, because they would inherit what is in the buffer.
     println!("Running with {}*{} (== {}) tasks.", bench.groups, 2 * bench.pairs, bench.tasks());
     let time = bench.run().map_err(|why| Failure::ours(format!("hackbench: {why}")))?;
     println!("Time: {:.3}", time.as_secs_f64());

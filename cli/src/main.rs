@@ -1,9 +1,10 @@
 //! The `commensal` command.
 //!
-//! `commensal run -- CMD` starts a program under the library. The files, in the order in which `run` needs them:
-//! `program` finds the program, `inspect` tells whether the library can reach it, `library` finds the library, `conf`
-//! merges settings and writes the environment, `sigpipe` undoes what Rust's start-up changed, and `run` executes.
-//! `failure` holds the exit statuses. `tour` shows what the library does on this machine, `doctor` in which mode.
+//! `commensal run -- CMD` starts a program under the library. The files, in the order in which `run` needs them: `usage`
+//! explains errors of the command line, `program` finds the program, `inspect` tells whether the library can be preloaded
+//! into it, `library` finds the library, `conf` merges settings and writes the environment, `sigpipe` restores what Rust's
+//! start-up changed, and `run` executes. `failure` has the exit statuses. `tour` shows what the library does on this
+//! machine, `doctor` in which mode.
 
 mod arms;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod sigpipe;
 mod stat;
 mod tour;
 mod tune;
+mod usage;
 
 use std::iter::Peekable;
 use std::process::ExitCode;
@@ -74,9 +76,9 @@ Single rows of the lab's experiments: counters, cache, kicks, grace, primitives,
   `commensal lab` starts them and says what their figures mean. Without arguments, each says what it expects.";
 
 const EXIT_STATUS: &str = "\
-Exit status: that of the program; 127 if it is missing, 126 if it cannot be executed, 125 if the library
-cannot be found, 2 for bad usage. The tour: 0, or 1 if a program behaves differently under the library.
-The doctor: 0, or 1 if the library would not work here.";
+Exit status of run: that of the program; 127 if there is no such program, 126 if it cannot be executed, 125 if the
+library cannot be found. Of the tour: 1 if a program behaves differently under the library. Of all commands: 2 for a
+usage error.";
 
 /// Runs a bundled program in this process; `compare` starts it so.
 const WORKLOAD: &str = "workload";
@@ -101,7 +103,7 @@ fn main() -> ExitCode {
         match Cli::try_parse() {
             Ok(cli) => act(cli),
             Err(error) if !error.use_stderr() => error.exit(),
-            Err(error) => Err(Failure::usage(one_line(&error.to_string()))),
+            Err(error) => Err(Failure::usage(usage::line(&error))),
         }
     };
     outcome.unwrap_or_else(|failure| {
@@ -155,16 +157,6 @@ fn help() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What clap says in paragraphs, as one line: its own words, its tip if it has one, then where to read on.
-fn one_line(message: &str) -> String {
-    let words =
-        ["Usage:", "For more information"].iter().fold(message, |rest, end| rest.split(end).next().unwrap_or(rest));
-    let words: Vec<&str> = words.split_whitespace().collect();
-    let words = words.join(" ").replace(" tip: ", "; tip: ");
-    let words = words.trim_start_matches("error: ");
-    format!("{words}; see commensal --help")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,14 +164,5 @@ mod tests {
     #[test]
     fn command_line_is_well_formed() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn usage_errors_fit_on_one_line() {
-        let error = Cli::try_parse_from(["commensal", "run"]).err().unwrap();
-        let line = one_line(&error.to_string());
-        assert!(!line.contains('\n'), "{line}");
-        assert!(line.contains("not provided: <CMD>"), "{line}");
-        assert!(line.ends_with("; see commensal --help"), "{line}");
     }
 }

@@ -1,6 +1,6 @@
 //! `commensal run`: executes a program under the library, in place of this process.
 //!
-//! Nothing stays between the program and its parent, so that exit status, signals, terminal and process group need no
+//! No process stays between the program and its parent, so exit status, signals, terminal and process group need no
 //! forwarding.
 
 use std::ffi::OsString;
@@ -17,28 +17,31 @@ use crate::program;
 use crate::sigpipe;
 use crate::tune;
 
-/// Run a program under the library
+/// Run a program with Commensal as its malloc
 #[derive(Args)]
+#[command(override_usage = "commensal run [OPTIONS] -- <CMD> [ARGS]...")]
 pub struct Run {
-    /// Settings for the library; they win over those in COMMENSAL_CONF
+    /// Set what `commensal conf` lists, such as keep:64. May be repeated. The last value of a key wins, and wins over
+    /// COMMENSAL_CONF
     #[arg(long, value_name = "KEY:VALUE,…", value_parser = conf::parse)]
-    pub conf: Option<String>,
+    pub conf: Vec<String>,
 
-    /// Let the library print its statistics to standard error when the program exits
+    /// Print memory statistics to standard error when the program exits
     #[arg(long)]
     stats: bool,
 
-    /// Let the library print its slab table, as the kernel's /proc/slabinfo, to standard error when the program exits
+    /// Print a table of all caches to standard error when the program exits, in the columns of the kernel's
+    /// /proc/slabinfo
     #[arg(long)]
     slabinfo: bool,
 
-    /// Let the library print who waited for its locks, as `perf lock contention` does for the kernel's, to standard error
-    /// when the program exits; with a filter only rows whose type or caller contains it
+    /// Print which functions waited for the library's locks to standard error when the program exits, in the columns of
+    /// `perf lock contention`. FILTER selects the rows whose type or caller contains it
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     #[arg(value_parser = conf::parse_filter)]
     locks: Option<String>,
 
-    /// The same as JSON
+    /// Print the same as JSON
     #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     #[arg(value_parser = conf::parse_filter, conflicts_with = "locks")]
     locks_json: Option<String>,
@@ -61,7 +64,7 @@ impl Run {
     }
 }
 
-/// Becomes the program; returns only if it cannot.
+/// Replaces this process by the program. Returns only if that fails.
 pub fn run(request: &Run) -> Failure {
     match prepare(request) {
         Ok(mut command) => {

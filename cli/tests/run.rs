@@ -117,9 +117,10 @@ fn settings_are_merged_and_the_command_line_wins() {
         assert!(descriptor.parse::<u32>().is_ok_and(|descriptor| descriptor > 2), "{descriptor}");
         settings.to_owned()
     };
-    assert_eq!(merged("a:1,b:2", &["--conf", "b:3,c:4"]), "a:1,b:3,c:4,");
+    assert_eq!(merged("a:1,keep:2", &["--conf", "keep:3,huge:avoid"]), "a:1,keep:3,huge:avoid,");
+    assert_eq!(merged("a:1", &["--conf", "keep:3", "--conf", "lazy:off,keep:4"]), "a:1,lazy:off,keep:4,");
     assert_eq!(merged("a:1", &["--stats"]), "a:1,stats:exit,");
-    assert_eq!(merged("stats:off", &["--conf", "b:2", "--stats"]), "b:2,stats:exit,");
+    assert_eq!(merged("stats:off", &["--conf", "keep:2", "--stats"]), "keep:2,stats:exit,");
     assert_eq!(merged("a:1", &["--slabinfo"]), "a:1,slabinfo:exit,");
     assert_eq!(merged("a:1", &["--locks"]), "a:1,locks:exit,");
     assert_eq!(merged("locks:off", &["--locks=PageHeap::free"]), "locks:exit,locks.filter:PageHeap::free,");
