@@ -1,7 +1,6 @@
 //! `commensal compare`: the same program under several allocators, or several settings of ours, side by side.
 //!
-//! Here is the command line only: what is run, and where the result goes. How it is measured and what may be said of it is the
-//! lab's.
+//! Here is the command line only. The lab measures, and decides what the figures show.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,85 +22,96 @@ use crate::failure::Failure;
 use crate::library::Library;
 use crate::{arms, conf, elf, inspect, places, program};
 
-/// Of a program whose blocks nobody has counted: a minute of them, but neither too few to show anything nor more than it takes.
+/// Without --blocks or --until-ci: one minute, but enough blocks to show a difference.
 const USUAL: Budget = Budget { seconds: &[(60.0, 40), (5.0, 200)], least: 10 };
 const SUITE_BLOCKS: usize = 12;
 const QUICK_SUITE_BLOCKS: usize = 8;
 /// Of the full work, in percent.
 const QUICK_SCALE: u32 = 10;
 
-/// Compare allocators, or settings of this one, on a program: honestly
+/// Compare allocators, or settings of Commensal, on a program of yours
 ///
-/// Runs the program under glibc's malloc, under this one and under every other that is installed, in blocks of shuffled order,
-/// and says what differs and what does not. Without a program, some small kernels of allocation are run.
+/// Runs the program under glibc's malloc, Commensal, and each other allocator that is installed. Each block runs it once
+/// under each of them, in random order. The tables show the ratios with 95 % intervals, and say which differences are shown.
+///
+/// Exit status: 0; 1 if the program fails, hangs or prints something else under one allocator only; 125 if it fails under
+/// the baseline.
 #[derive(Args)]
+#[command(
+    override_usage = "commensal compare [OPTIONS] -- <CMD> [ARGS]...\n       commensal compare [OPTIONS] --suite"
+)]
 pub struct Compare {
-    /// One more arm: a library to preload
+    /// Compare one more allocator: a shared library to preload
     #[arg(long = "with", value_name = "NAME=LIB", value_parser = arms::named)]
     with: Vec<(String, String)>,
 
-    /// Settings of this library as an arm, "eager=lazy:off"; nothing but such arms is compared then
+    /// Compare Commensal with these settings, such as eager=lazy:off, and no other allocator. A single one is compared with
+    /// the default settings; the first of several is the baseline
     #[arg(long = "arm", value_name = "NAME=CONF", value_parser = arms::named_settings)]
     pub arm: Vec<(String, String)>,
 
-    /// How many blocks; each has one run of every arm [default: what fits into a minute, 10 to 40; more if they are short]
+    /// Number of blocks [default: as many as fit into a minute, 10 to 40; up to 200 if they are short]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "until_ci")]
     blocks: Option<u32>,
 
-    /// Go on until each interval of the ratio is this narrow, say 0.02 or 2%
+    /// Run blocks until the intervals of all ratios of the first table are this narrow, such as 0.02 or 2%
     #[arg(long, value_name = "W", value_parser = width)]
     until_ci: Option<f64>,
 
-    /// Blocks that come first and are dropped
+    /// Number of blocks to run first and drop
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     warm_ups: u32,
 
-    /// What a shell does before each run; it is not measured
+    /// Shell command to run before each run; it is not measured
     #[arg(long, value_name = "CMD")]
     prepare: Option<String>,
 
-    /// What each run reads from standard input
+    /// File that each run reads from standard input
     #[arg(long, value_name = "FILE", conflicts_with = "suite")]
     input: Option<PathBuf>,
 
-    /// Do not compare what the program prints
+    /// Accept any output: do not compare what the program prints
     #[arg(long)]
     any_output: bool,
 
-    /// When a run counts as hanging [default: ten times the baseline, and 20 s]
+    /// Measure a program that fails under the baseline, too
+    #[arg(long, conflicts_with = "suite")]
+    allow_failure: bool,
+
+    /// Seconds after which a run counts as hanging [default: ten times the baseline's longest run, plus 20]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<Duration>,
 
-    /// Which order is drawn; the same number draws the same [default: by the clock]
+    /// Seed of the random order [default: from the clock]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Run all kernels and, in a table of their own, those real programs that are installed
+    /// Compare on small allocation kernels and on the real programs of the suite that are installed
     #[arg(long, conflicts_with = "command")]
     suite: bool,
 
-    /// End with status 1 if one of the suite's real programs is missing
-    #[arg(long, requires = "suite")]
+    /// Exit with status 1 if one of the suite's real programs is not installed
+    #[arg(long, conflicts_with = "command")]
     require_programs: bool,
 
-    /// A tenth of the work in the kernels, and few blocks
+    /// Do a tenth of the kernels' work, in 8 blocks instead of 12
     #[arg(long, conflicts_with = "command")]
     quick: bool,
 
-    /// Write the result as JSON, with every run; "-" is standard output, and the tables go to standard error
+    /// Write all runs as JSON. With "-", JSON goes to standard output, and the tables to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write a page with plots into this directory
+    /// Write an HTML page with plots into this directory
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
 
     /// The program and its arguments
-    #[arg(trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
+    #[arg(required_unless_present = "suite", trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
     pub command: Vec<OsString>,
 }
 
-/// Compares; status 1 if an arm fails or does something else than the baseline, or if a program is missing that is required.
+/// Compares. Status 1 if an arm fails or behaves unlike the baseline, or if a required program is missing.
 pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
     let interrupt = crate::lab::interrupt()?;
     let (arms, told) = arms::chosen(&request.with, &request.arm)?;
@@ -134,28 +144,30 @@ pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
     Ok(if groups.iter().any(Analysis::has_fault) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is missing and what to install, as one line.
+/// The missing programs and their packages, as one line.
 fn listed(missing: &[Missing]) -> String {
     missing.iter().map(Missing::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// What is run: the program, or kernels.
+/// The program, or the kernels of the suite.
 fn subjects(request: &Compare) -> Result<Vec<Subject>, Failure> {
     let Some(name) = request.command.first() else {
-        return kernels(request);
+        let percent = if request.quick { QUICK_SCALE } else { 100 };
+        return Ok(suite::kernels(&places::own()?, percent));
     };
     let path = program::resolve(name)?;
     warnings(&path)?.iter().for_each(|line| eprintln!("commensal: {line}"));
     let subject = Subject::of_program("", Program::new(path, &request.command));
-    Ok(vec![Subject { prints_the_same: !request.any_output, ..subject }])
+    let (prints_the_same, must_succeed) = (!request.any_output, !request.allow_failure);
+    Ok(vec![Subject { prints_the_same, must_succeed, ..subject }])
 }
 
-/// Why arms may not be what they are called.
+/// Why a program may not run under the allocator that an arm names.
 fn warnings(program: &Path) -> Result<Vec<String>, Failure> {
     let mut told = Vec::new();
     for variable in [conf::PRELOAD, conf::VARIABLE] {
         if std::env::var_os(variable).is_some() {
-            told.push(format!("{variable} of the environment is not passed on: arms must differ in nothing else"));
+            told.push(format!("{variable} is set, and is ignored: the runs must differ in nothing but the allocator"));
         }
     }
     let unreached = inspect::warnings(program, Library::find()?.elf);
@@ -164,23 +176,12 @@ fn warnings(program: &Path) -> Result<Vec<String>, Failure> {
         let linked = arm::linked(&executed).map_err(Failure::of)?;
         told.extend(linked.map(|peer| {
             let (program, peer) = (executed.display(), peer.name);
-            format!("{program} is linked with {peer}: where nothing is preloaded, that is what it uses")
+            format!("{program} is linked with {peer}, and uses it instead of glibc's malloc if nothing is preloaded")
         }));
     }
-    told.extend(unreached.into_iter().map(|why| format!("{why}, so that all arms are the same")));
+    told.extend(unreached.into_iter().map(|why| format!("{why}, so all runs are alike")));
     Ok(told)
 }
-
-/// This command itself runs the kernels, so that they are found wherever it is installed.
-fn kernels(request: &Compare) -> Result<Vec<Subject>, Failure> {
-    let percent = if request.quick { QUICK_SCALE } else { 100 };
-    let mut subjects = suite::kernels(&places::own()?, percent);
-    subjects.retain(|subject| request.suite || FEW.contains(&subject.name().as_str()));
-    Ok(subjects)
-}
-
-/// What is run without a program and without `--suite`.
-const FEW: [&str; 4] = ["larson", "producer-consumer", "trees", "short-lived"];
 
 fn plan(request: &Compare, subjects: usize) -> Plan {
     let length = match (request.blocks, request.until_ci) {
@@ -199,22 +200,20 @@ fn plan(request: &Compare, subjects: usize) -> Plan {
     }
 }
 
-/// Whether the input can be read again and again.
+/// Checks that each run can read the input.
 fn check_input(request: &Compare) -> Result<(), Failure> {
     let Some(path) = &request.input else { return Ok(()) };
     let usage = |why: String| Failure::usage(format!("--input {} {why}", path.display()));
     let metadata = std::fs::metadata(path).map_err(|error| usage(format!("cannot be read ({error})")))?;
     if !metadata.is_file() {
-        return Err(usage(
-            "is no regular file, and each run reads it from its beginning; write it to a file first".to_owned(),
-        ));
+        return Err(usage("is not a regular file, which each run could read from its start".to_owned()));
     }
     Ok(())
 }
 
 fn show(request: &Compare, groups: &[Analysis], programs: &Programs) -> Result<(), Failure> {
     places::show(&text(request, groups, programs), request.json.as_deref())?;
-    let experiment = if request.command.is_empty() { "suite" } else { "compare" };
+    let experiment = if request.suite { "suite" } else { "compare" };
     let parts: Vec<_> = groups.iter().map(|analysis| (analysis, json::UNDOCUMENTED)).collect();
     let mut object = json::object(experiment, &Machine::host(), &parts);
     if request.suite {
@@ -230,7 +229,7 @@ fn show(request: &Compare, groups: &[Analysis], programs: &Programs) -> Result<(
         let about = about(programs);
         let chapter = Chapter { title: title(request), about, sheets: Vec::new(), pictures: &[], sections, object };
         report::write(directory, &[chapter]).map_err(Failure::of)?;
-        eprintln!("commensal: the report is {}", directory.join("index.html").display());
+        eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
     }
     Ok(())
 }
@@ -243,31 +242,31 @@ fn text(request: &Compare, groups: &[Analysis], programs: &Programs) -> String {
         }
         let sheets = table::usual(analysis);
         sheets.iter().for_each(|sheet| text += &format!("{sheet}\n"));
-        text += if sheets.is_empty() { "" } else { table::LEGEND };
+        text += &table::legend(analysis, &sheets);
         text += &table::notes(analysis);
         text += "\n";
     }
     about(programs).iter().for_each(|line| text += &format!("{line}\n"));
     let differs = groups.iter().flat_map(Analysis::findings).any(|finding| finding.what.starts_with(PRINTED));
-    text + if differs { "note: if that is as it should be, say --any-output\n" } else { "" }
+    text + if differs { "note: if the output may differ, add --any-output\n" } else { "" }
 }
 
-/// What stands above a group's tables; nothing if there is but one.
+/// The heading of a group's tables; empty if there is one group.
 fn heading(analysis: &Analysis) -> String {
     let (first, rest) = analysis.group.split_at(analysis.group.len().min(1));
     first.to_uppercase() + rest
 }
 
-/// Which real programs were run, and which are missing.
+/// The real programs with their versions, and the missing ones.
 fn about(programs: &Programs) -> Vec<String> {
     let versions = programs.versions.iter().map(|of| format!("    {:12} {}", of.name, of.version));
-    let missing = programs.missing.iter().map(|missing| format!("note: not measured is {missing}"));
+    let missing = programs.missing.iter().map(|missing| format!("note: not measured: {missing}"));
     versions.chain(missing).collect()
 }
 
 fn title(request: &Compare) -> String {
-    if request.command.is_empty() {
-        return if request.suite { "kernels and real programs" } else { "some of the kernels" }.to_owned();
+    if request.suite {
+        return "allocation kernels and real programs".to_owned();
     }
     let words: Vec<String> = request.command.iter().map(|word| word.display().to_string()).collect();
     words.join(" ")
@@ -277,16 +276,16 @@ fn width(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 0.01));
     match number.parse::<f64>().map(|number| number * scale) {
         Ok(width) if width > 0.0 && width < 1.0 => Ok(width),
-        _ => Err("expected a part of the ratio such as 0.02 or 2%".to_owned()),
+        _ => Err("expected a part of the ratio, such as 0.02 or 2%".to_owned()),
     }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    // A year; clocks overflow some time after.
+    // A year: much longer times overflow the clock.
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds <= 31_536_000.0);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or("expected seconds, more than 0 and at most a year".to_owned())
+        .ok_or("expected a number of seconds, more than 0 and at most a year".to_owned())
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! Whether the loader will put the library into a program, told before the program starts.
+//! Whether the loader will preload the library into a program, told before the program starts.
 //!
-//! A preloaded library reaches a program only through the dynamic loader, so that it misses static programs, programs for
-//! another machine, and programs with more rights than their user. None of these is an error: the program runs, but without
-//! the library, and the user should know.
+//! Only the dynamic loader preloads libraries. It does not for static programs, programs for another machine, and programs with
+//! more rights than their user. These are not errors: the program runs without the library, and the user is warned.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -40,7 +39,7 @@ pub fn warnings(program: &Path, library: Elf) -> Vec<String> {
 fn format_warning(program: Elf, library: Elf) -> Option<String> {
     if program.bits != library.bits {
         return Some(format!(
-            "is a {}-bit program and the library is for {}-bit ones: it will run without the library",
+            "is a {}-bit program, and the library has {} bits: it will run without the library",
             program.bits, library.bits
         ));
     }
@@ -49,7 +48,8 @@ fn format_warning(program: Elf, library: Elf) -> Option<String> {
         return Some(why.to_owned());
     }
     (!program.names_loader).then(|| {
-        "is statically linked, and only a dynamic loader can add a library: it will run without the library".to_owned()
+        "is statically linked, and only the dynamic loader preloads libraries: it will run without the library"
+            .to_owned()
     })
 }
 
@@ -59,7 +59,7 @@ fn rights_warning(file: &Path) -> Option<String> {
     let takes_effect = !rustix::thread::no_new_privs().unwrap_or(false)
         && !statvfs(file).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID));
     takes_effect.then(|| {
-        format!("{gains}, and the loader ignores preloaded libraries in such programs: it will run without the library")
+        format!("{gains}, and the loader preloads no library into such programs: it will run without the library")
     })
 }
 
@@ -72,12 +72,12 @@ fn gained_rights(file: &Path) -> Option<String> {
     if mode & SET_GROUP_ID == SET_GROUP_ID && metadata.gid() != getgid().as_raw() {
         return Some(format!("is set-group-ID to group {}", metadata.gid()));
     }
-    // Root has every capability anyway, so that a file adds none.
+    // Root has all capabilities, so a file adds none.
     (!getuid().is_root() && has_capabilities(file)).then(|| "has file capabilities".to_owned())
 }
 
 fn has_capabilities(file: &Path) -> bool {
-    // The largest form of this attribute has 24 bytes; all that counts is that there is one.
+    // The attribute has at most 24 bytes. Only its presence counts.
     getxattr(file, "security.capability", &mut [0u8; 64]).is_ok()
 }
 

@@ -1,4 +1,4 @@
-//! Where results go, and where bundled programs are: minutes of measurement must not end in a result that can be written nowhere.
+//! Where results go, checked before minutes of measurement, and where bundled programs are.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -12,21 +12,20 @@ pub fn check(json: Option<&Path>, report: Option<&Path>) -> Result<(), Failure> 
     if let Some(path) = json.filter(|path| path.as_os_str() != "-") {
         std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|error| {
             Failure::usage(format!(
-                "--json {} cannot be written ({error}); expected a file in a directory that exists",
+                "--json {}: cannot write the file ({error}); name one in an existing directory",
                 path.display()
             ))
         })?;
     }
     if let Some(directory) = report {
         std::fs::create_dir_all(directory).map_err(|error| {
-            Failure::usage(format!("--report {} cannot be made ({error}); expected a directory", directory.display()))
+            Failure::usage(format!("--report {}: cannot make the directory ({error})", directory.display()))
         })?;
     }
     Ok(())
 }
 
-/// Shows tables on standard output, or on standard error if standard output is for the JSON. A reader who has seen enough is no
-/// error.
+/// Prints tables to standard output, or to standard error if the JSON goes to standard output. A closed pipe is not an error.
 pub fn show(text: &str, json: Option<&Path>) -> Result<(), Failure> {
     let shown = match json {
         Some(path) if path.as_os_str() == "-" => io::stderr().write_all(text.as_bytes()),
@@ -34,13 +33,13 @@ pub fn show(text: &str, json: Option<&Path>) -> Result<(), Failure> {
     };
     match shown {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::ours(format!("cannot show the tables ({error})")))
+            Err(Failure::ours(format!("cannot print the tables ({error})")))
         }
         _ => Ok(()),
     }
 }
 
-/// A line on standard output, of something that takes long; an error if nobody reads it.
+/// Prints a line to standard output during a long task. A closed pipe is an error, so that the task ends.
 pub fn say(line: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{line}")
         .map_err(|error| Failure::ours(format!("cannot write to standard output ({error})")))
@@ -52,7 +51,7 @@ pub fn scratch(prefix: &str) -> Result<TempDir, Failure> {
     made.map_err(|error| Failure::ours(format!("cannot make a temporary directory ({error})")))
 }
 
-/// This command itself, which runs bundled programs.
+/// This command's executable, which runs bundled programs.
 pub fn own() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| Failure::ours(format!("cannot find itself ({error})")))
+    std::env::current_exe().map_err(|error| Failure::ours(format!("cannot find its own executable ({error})")))
 }

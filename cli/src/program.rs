@@ -14,7 +14,7 @@ use crate::failure::{Failure, Status};
 /// Where `execvp` looks when PATH is unset.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// The file that `name` means: a path if it has a slash, else the first executable of that name in PATH.
+/// The file that `name` means: a path if it has a slash, otherwise the first executable of that name in PATH.
 pub fn resolve(name: &OsStr) -> Result<PathBuf, Failure> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
@@ -40,10 +40,10 @@ pub fn resolve(name: &OsStr) -> Result<PathBuf, Failure> {
 fn check(path: &Path) -> Result<(), Failure> {
     let metadata = fs::metadata(path).map_err(|error| unreachable_path(path, &error))?;
     if metadata.is_dir() {
-        return Err(refused(path, "is a directory; expected a program"));
+        return Err(refused(path, "is a directory, not a program"));
     }
     if !metadata.is_file() {
-        return Err(refused(path, "is not a regular file; expected a program"));
+        return Err(refused(path, "is not a regular file, so it cannot be a program"));
     }
     if accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_err() {
         return Err(refused(path, &not_executable(&metadata)));
@@ -53,7 +53,7 @@ fn check(path: &Path) -> Result<(), Failure> {
 
 fn not_executable(metadata: &Metadata) -> String {
     let mode = metadata.permissions().mode() & 0o7777;
-    format!("is not executable for you (its mode is {mode:04o}); try chmod +x, or name its interpreter first")
+    format!("is not executable for you (mode {mode:04o}); try chmod +x, or put its interpreter before it")
 }
 
 fn refused(path: &Path, what: &str) -> Failure {
@@ -62,27 +62,25 @@ fn refused(path: &Path, what: &str) -> Failure {
 
 fn unreachable_path(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => Failure::new(
-            Status::Missing,
-            format!("{} does not exist; expected a program, check the path", path.display()),
-        ),
-        _ => refused(path, &format!("cannot be reached ({error}); check the permissions of its directories")),
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            Failure::new(Status::Missing, format!("{} does not exist; check the path", path.display()))
+        }
+        _ => refused(path, &format!("is out of reach ({error}); check the permissions of its directories")),
     }
 }
 
 fn not_in_path(name: &OsStr) -> Failure {
     let name = name.display();
-    let line = format!("{name} is not in any directory of PATH; check the spelling, install it, or give its path");
+    let line = format!("{name} is not in PATH; check the spelling, install it, or give its path");
     Failure::new(Status::Missing, line)
 }
 
 /// Why `execve` refused a file that passed every check above.
 pub fn cannot_execute(path: &Path, error: &io::Error) -> Failure {
     let what = if error.kind() == ErrorKind::NotFound {
-        "exists, but the interpreter or loader that it names does not; install that, or name another one first"
-            .to_owned()
+        "names an interpreter or loader that does not exist; install that, or put another one before it".to_owned()
     } else {
-        format!("cannot be executed ({error}); expected a program for this machine")
+        format!("cannot be executed ({error}); is it a program for this machine?")
     };
     refused(path, &what)
 }

@@ -55,7 +55,7 @@ fn allocators_that_do_one_thing_wrong_are_found_out() {
     command.args(["--time-limit", "7.5", "--json"]).arg(&json).arg("--").arg(folder().join("guest"));
     let done = command.output().unwrap();
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
-    assert_says(&done, &["over usual", "slower", "peak memory", "more", "not measured", "12 blocks", "seed 1"]);
+    assert_says(&done, &["× usual", "slower", "peak memory", "more", "not measured", "12 blocks", "seed 1"]);
     assert_says(&done, &["FINDING: under crashing: was killed by signal 6 (SIGABRT)", "out of order"]);
     assert_says(&done, &["FINDING: under hanging: still ran after 7.5 s and was killed"]);
     assert_says(&done, &["FINDING: under dirty: printed something else on standard output"]);
@@ -106,7 +106,7 @@ fn json_on_standard_output_is_nothing_but_json() {
         commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--json", "-", "--", "true"]).output().unwrap();
     let value: Value = valid(&done.stdout);
     assert_eq!(value["arms"][0]["name"], "commensal", "one configuration is held against the default");
-    assert!(text(&done.stderr).contains("can show no difference"), "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("cannot show a difference"), "{}", text(&done.stderr));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn arms_besides_glibc_are_those_that_are_installed() {
     let names: Vec<&str> = result["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["glibc", "glibc again", "commensal"]);
     for peer in ["jemalloc", "mimalloc", "tcmalloc"] {
-        let told = text(&done.stderr).contains(&format!("{peer} is not installed; Debian's package lib"));
+        let told = text(&done.stderr).contains(&format!("{peer} is not installed; install Debian's package lib"));
         assert_ne!(names.contains(&peer), told, "{peer}: {names:?} {}", text(&done.stderr));
     }
 }
@@ -186,8 +186,33 @@ fn interrupted_compare_shows_what_is_known_so_far() {
 #[test]
 fn compare_of_a_missing_program_ends_with_127_and_one_line() {
     let done = commensal().args(["compare", "--", "/no/such/program"]).output().unwrap();
-    let expected = "commensal: /no/such/program does not exist; expected a program, check the path\n";
+    let expected = "commensal: /no/such/program does not exist; check the path\n";
     assert_eq!((done.status.code(), text(&done.stderr).as_str()), (Some(127), expected));
+}
+
+/// An option permits it. A failure under one arm alone is a finding, as before.
+#[test]
+fn program_that_fails_under_the_baseline_is_told_at_once() {
+    let compare = |words: &[&str]| {
+        let done = commensal().args(["compare", "--arm", "a=", "--blocks", "2"]).args(words).output().unwrap();
+        (done.status.code(), text(&done.stdout), text(&done.stderr))
+    };
+    let place = tempfile::tempdir().unwrap();
+    let log = place.path().join("log");
+    let script = format!("echo x >> {}; echo no >&2; exit 3", log.display());
+    let (status, shown, told) = compare(&["--", "sh", "-c", &script]);
+    let expected = "commensal: sh: ended with exit status 3 under commensal; it said: no; \
+                    if this program may fail, add --allow-failure";
+    assert_eq!((status, shown.as_str()), (Some(125), ""), "{told}");
+    assert_eq!(told.lines().next_back(), Some(expected));
+    assert_eq!(fs::read_to_string(&log).unwrap(), "x\n", "one run");
+    let (status, shown, _) = compare(&["--allow-failure", "--", "false"]);
+    assert!(status == Some(0) && shown.contains("ends with exit status 1 also under the baseline"), "{shown}");
+    let under_a = "[ -z \"$COMMENSAL_CONF\" ]";
+    let done = commensal().args(["compare", "--arm", "a=keep:1", "--blocks", "2", "--", "sh", "-c", under_a]).output();
+    let done = done.unwrap();
+    assert_eq!(done.status.code(), Some(1));
+    assert_says(&done, &["FINDING: under a: ended with exit status 1"]);
 }
 
 #[test]
@@ -219,7 +244,7 @@ fn preload_of_the_environment_is_dropped_and_told() {
     let done = succeeds(command.args(["compare", "--arm", "a=", "--blocks", "1", "--", "sh", "-c", script]));
     assert!(!text(&done.stdout).contains("exit status"), "{}", text(&done.stdout));
     for variable in ["LD_PRELOAD", "COMMENSAL_CONF"] {
-        assert!(text(&done.stderr).contains(&format!("{variable} of the environment is not passed on")));
+        assert!(text(&done.stderr).contains(&format!("{variable} is set, and is ignored")));
     }
 }
 
@@ -278,7 +303,7 @@ fn preparation_that_hangs_or_fails_late_loses_nothing() {
     command.args(["compare", "--arm", "a=", "--blocks", "9", "--prepare", &prepare, "--json"]).arg(&json);
     let done = command.args(["--", "true"]).output().unwrap();
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
-    assert_says(&done, &["Ended early, with 2 blocks", "FINDING: --prepare", "wall time"]);
+    assert_says(&done, &["Ended early, after 2 whole blocks", "FINDING: --prepare", "wall time"]);
     assert_eq!(result(&json)["blocks"], 2);
 
     let start = Instant::now();
@@ -319,7 +344,7 @@ fn suite_measures_kernels_and_real_programs_in_tables_of_their_own() {
     let done = succeeds(command.arg("--report").arg(place.path()));
     assert_says(
         &done,
-        &["geometric mean of kernels", "short-lived", "Real programs", "not measured is z3: no z3 in PATH"],
+        &["geometric mean of kernels", "short-lived", "Real programs", "not measured: z3: z3 not in PATH"],
     );
     let result = common::result(&json);
     assert_eq!(result["experiment"], "suite");
@@ -343,6 +368,6 @@ fn suite_that_requires_programs_names_what_to_install() {
     command.env("PATH", path_of(place.path(), &FEW));
     let done = command.args(["compare", "--suite", "--require-programs"]).output().unwrap();
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
-    assert!(text(&done.stderr).contains("redis-server and redis-benchmark in PATH; install Debian's redis-server"));
+    assert!(text(&done.stderr).contains("redis-server and redis-benchmark not in PATH; install Debian's redis-server"));
     assert!(done.stdout.is_empty(), "{}", text(&done.stdout));
 }

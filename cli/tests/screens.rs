@@ -1,4 +1,4 @@
-//! What the command prints, word by word. After a change that is meant: `INSTA_UPDATE=always cargo test -p cli --test screens`.
+//! What the command prints, word by word. After an intended change: `INSTA_UPDATE=always cargo test -p cli --test screens`.
 
 mod common;
 
@@ -7,28 +7,35 @@ use std::process::Output;
 use common::{commensal, text};
 
 fn done(words: &str) -> Output {
-    // Words are wrapped at the terminal's width if there is one.
+    // Help is wrapped at the terminal's width if there is one.
     commensal().args(words.split(' ')).env("COLUMNS", "100").output().unwrap()
 }
 
 #[test]
 fn help_is_as_it_was() {
-    let words = ["--help", "run --help", "compare --help", "lab --help", "lab list", "tune --help", "doctor --help"];
-    let screens = words.map(|words| format!("$ commensal {words}\n{}\n", text(&done(words).stdout)));
-    insta::assert_snapshot!(screens.concat());
+    let words =
+        ["", "run ", "compare ", "conf ", "lab ", "lab hackbench ", "tune ", "doctor "].map(|of| format!("{of}--help"));
+    let words = words.iter().map(String::as_str).chain(["lab list"]);
+    let screens: String = words.map(|words| format!("$ commensal {words}\n{}\n", text(&done(words).stdout))).collect();
+    insta::assert_snapshot!(screens);
 }
 
 #[test]
 fn bad_usage_is_one_line_and_status_2() {
     let wrong = [
         "nonsense",
+        "rnu -- true",
         "run",
         "run --no-such-option true",
         "run --conf novalue -- true",
-        "run --conf a:1, -- true",
+        "run --conf keep=64 -- true",
+        "run --conf stats:exit --conf keeep:64 -- true",
+        "run --conf keep:1, -- true",
         "run --conf",
         "run --locks=zone,drain -- true",
         "run --locks --locks-json -- true",
+        "compare",
+        "compare --quick",
         "compare --blocks 0 -- true",
         "compare --blocks 9 --until-ci 1% -- true",
         "compare --until-ci 3 -- true",

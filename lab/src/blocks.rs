@@ -1,12 +1,12 @@
 //! The order of measurement.
 //!
-//! A machine changes from one minute to the next, so no arm has a minute to itself: in each block every program runs once under
-//! every arm, in an order that is drawn anew, one run at a time. The first blocks are dropped: they fill the page cache, and tell how
-//! long a block takes. The baseline runs twice in each block; the second is the control, and shows what this machine calls a
-//! difference where there is none. What is simulated gives the same figures each time: then nothing is dropped, and the control has the baseline's.
+//! A machine's speed changes from minute to minute. So in each block every program runs once under every arm, one run at a
+//! time, in a new random order. The first blocks are dropped: they fill the page cache and show how long a block takes. The
+//! baseline runs twice in each block. The second run is the control, and shows which differences are chance. A simulated run
+//! gives the same figures each time: then no block is dropped, and the control has the baseline's figures.
 //!
-//! How many blocks there will be is fixed before the first that counts, or the run ends when the interval has become narrow
-//! enough; it never ends because a difference has shown.
+//! The number of blocks is fixed before the first that counts, or the run ends when the interval is narrow enough. It never ends
+//! because a difference has shown.
 
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -24,7 +24,7 @@ use crate::arm::Arm;
 use crate::finding::{Finding, Witness};
 use crate::metric::{self, Metric};
 use crate::parameters::Parameters;
-use crate::process::{Interrupt, Program, Run, Starter};
+use crate::process::{End, Interrupt, Program, Run, Starter};
 use crate::progress::Progress;
 
 /// How long the very first run may take if no limit was given.
@@ -53,7 +53,9 @@ pub struct Subject {
     pub read: fn(&Run, &str) -> Option<Vec<f64>>,
     /// Whether it has to print the same under every arm.
     pub prints_the_same: bool,
-    /// Whether it draws lots: then it is told a seed, before an arm's words, which is the same for all arms of a block and another one for each block.
+    /// Whether the measurement stops with an error if the first run, which is under the baseline, fails.
+    pub must_succeed: bool,
+    /// Whether it takes a seed as an argument before the arm's words: the same for all arms of a block, another one for each block.
     pub draws_lots: bool,
 }
 
@@ -62,7 +64,8 @@ impl Subject {
     pub fn of_program(name: &str, program: Program) -> Self {
         let read = |run: &Run, _: &str| Some(metric::figures(&run.cost));
         let (parameters, metrics) = (Parameters::of_workload(name), metric::OF_A_RUN.to_vec());
-        Self { parameters, program, settings: None, metrics, read, prints_the_same: true, draws_lots: false }
+        let (prints_the_same, must_succeed, draws_lots) = (true, false, false);
+        Self { parameters, program, settings: None, metrics, read, prints_the_same, must_succeed, draws_lots }
     }
 
     /// What tables call it.
@@ -164,7 +167,7 @@ pub struct Row {
     pub metrics: Vec<Metric>,
     /// By arm, then by block: the figures in the order of the metrics. None for an arm that failed.
     pub samples: Vec<Option<Vec<Vec<f64>>>>,
-    /// What a person has to know.
+    /// What the user must know.
     pub findings: Vec<Finding>,
 }
 
@@ -189,7 +192,7 @@ impl Row {
 
 /// Runs each subject under each arm, of which the first is the baseline, as the plan says.
 pub fn measure(subjects: Vec<Subject>, arms: &[Arm], plan: Plan, interrupt: &Interrupt) -> Result<Measured> {
-    ensure!(!arms.is_empty() && !subjects.is_empty(), "there is nothing to measure");
+    ensure!(!arms.is_empty() && !subjects.is_empty(), "nothing to measure");
     let start = Instant::now();
     let arms: Vec<Arm> = [arms[0].clone(), arms[0].again()].into_iter().chain(arms[1..].iter().cloned()).collect();
     let mut session = Session::new(subjects, arms, plan, interrupt)?;
@@ -366,6 +369,13 @@ impl Session {
         let Some(run) = self.starter.run(&program, limit)? else {
             return Ok(false);
         };
+        if series.subject.must_succeed && series.slowest_baseline.is_none() && run.end != End::Exited(0) {
+            let mut said = String::new();
+            let _ = self.starter.printed()?[1].read_to_string(&mut said);
+            let said = said.lines().next_back().map_or(String::new(), |last| format!("; it said: {last}"));
+            let (name, arm) = (program.arguments[0].to_string_lossy(), &self.arms[arm].name);
+            bail!("{name}: {} under {arm}{said}; if this program may fail, add --allow-failure", run.end);
+        }
         series.note(arm, &run, &mut self.starter, &self.arms[arm].name)?;
         Ok(true)
     }
@@ -441,7 +451,7 @@ impl Series {
             }
             _ if is_sound => {
                 is_sound = false;
-                let what = "did not print its figures".to_owned();
+                let what = "did not print the expected figures".to_owned();
                 let (row, arm) = (self.subject.name(), name.to_owned());
                 self.unreadable.push(Finding { row, arm, what, detail: text, is_fault: true });
             }
@@ -591,6 +601,6 @@ mod tests {
         };
         assert_eq!(run(subject(|run, _| Some(vec![run.cost.wall_s]))), []);
         let findings = run(subject(|_, _| Some(vec![1.0, 2.0])));
-        assert!(findings[0].is_fault && findings[0].what == "did not print its figures", "{findings:?}");
+        assert!(findings[0].is_fault && findings[0].what == "did not print the expected figures", "{findings:?}");
     }
 }

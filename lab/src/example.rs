@@ -33,7 +33,7 @@ pub fn analysis(subjects: &[&str]) -> Analysis {
         findings: vec![Finding {
             row: (*name).to_owned(),
             arm: "broken".to_owned(),
-            what: "was killed by signal 11 (SIGSEGV), in its run 3".to_owned(),
+            what: "was killed by signal 11 (SIGSEGV) in run 3".to_owned(),
             detail: "<it> said so".to_owned(),
             is_fault: true,
         }],

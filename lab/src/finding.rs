@@ -1,7 +1,7 @@
-//! Whether a program does the same under every arm, and what it did where not.
+//! Whether a program behaves the same under each arm, and what differs.
 //!
-//! A faster run that printed something else is no faster run. So each end and all output are held against the baseline's. A
-//! program that says something else each time even there (say, the time) cannot be held to it: that is found out, and told.
+//! A run that printed something else cannot count as faster. So the end and the output of each run are compared with the
+//! baseline's. If the output differs even between runs of the baseline (a time, say), it is not compared, and a note says so.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,27 +13,27 @@ use similar::TextDiff;
 
 use crate::process::{End, Run};
 
-/// Of a longer output, only so much is kept to be shown; all of it is compared.
+/// Part of an output that is kept for display. All of it is compared.
 const KEPT_BYTES: usize = 1 << 20;
-/// Of a program that prints something else each time, there is nothing to show.
+/// Variants of an output that are kept for display.
 const KEPT_VARIANTS: usize = 2;
 const SHOWN_LINES: usize = 14;
-/// What a finding begins with that is about output.
+/// How findings about output begin.
 pub const PRINTED: &str = "printed something else";
 const STREAMS: [&str; 2] = ["standard output", "standard error"];
 
-/// Something that a person has to know about a run.
+/// Something that the user must know about a run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
     /// Where: the program's name, if there were several.
     pub row: String,
-    /// Under which arm; empty if it is not about one.
+    /// The arm; empty if it is not about one.
     pub arm: String,
     /// What happened, in one line.
     pub what: String,
-    /// What it printed or how that differs, line by line.
+    /// What it printed, or how that differs, line by line.
     pub detail: String,
-    /// Whether it speaks against the arm: then its figures mean nothing. Else it is something to know.
+    /// Whether it is a fault of the arm, whose figures then mean nothing. Otherwise it is a note.
     pub is_fault: bool,
 }
 
@@ -58,8 +58,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Arms in their order: the baseline first, and then its control. What a program prints that measures something itself is not
-    /// compared.
+    /// Arms in their order: the baseline, its control, then the others.
     pub fn new(row: &str, names: Vec<String>, prints_the_same: bool) -> Self {
         let conducts = names.iter().map(|_| Conduct::default()).collect();
         Self { row: row.to_owned(), names, conducts, expected: None, prints_the_same }
@@ -69,7 +68,7 @@ impl Witness {
     pub fn saw(&mut self, arm: usize, run: &Run, printed: &mut [File; 2]) -> Result<bool> {
         let is_expected = match (self.expected, run.end) {
             (Some(expected), end) => end == expected,
-            // A program may mean to exit with 1. No program means to crash or to hang.
+            // A program may exit with 1 on purpose, but not crash or hang.
             (None, end) => matches!(end, End::Exited(_)),
         };
         self.expected.get_or_insert(run.end);
@@ -92,22 +91,23 @@ impl Witness {
         Ok(is_expected)
     }
 
-    /// Whether the baseline itself failed, so that there is nothing to hold the arms against.
+    /// Whether the baseline itself failed, so there is nothing to compare with.
     pub fn baseline_failed(&self) -> bool {
         self.conducts[0].failure.is_some()
     }
 
-    /// All that is to be told, faults first.
+    /// All findings, faults first.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = (0..self.names.len()).flat_map(|arm| self.of_arm(arm)).collect();
         if let Some(End::Exited(status)) = self.expected.filter(|end| *end != End::Exited(0)) {
-            let what = format!("ends with exit status {status} under the baseline too; it was measured as it is");
+            let what =
+                format!("ends with exit status {status} also under the baseline; its runs were measured all the same");
             findings.push(self.of_all_arms(what));
         }
         for (stream, name) in STREAMS.iter().enumerate() {
             if self.prints_the_same && !self.is_steady(stream) {
                 let what =
-                    format!("prints something else on {name} each time, also under one arm; it was not compared");
+                    format!("prints something else on {name} in each run, even under one arm; it was not compared");
                 findings.push(self.of_all_arms(what));
             }
         }
@@ -122,16 +122,16 @@ impl Witness {
         if let Some((run, end, said)) = &conduct.failure {
             let said = String::from_utf8_lossy(said);
             let lines: Vec<&str> = said.lines().take(SHOWN_LINES).collect();
-            // What happens under the baseline, too, is not the arm's fault.
+            // A failure that the baseline shows, too, is not the arm's fault.
             let shared = arm > 0 && self.conducts[0].failure.as_ref().is_some_and(|(_, baseline, _)| baseline == end);
             let too = if shared { ", as under the baseline" } else { "" };
-            findings.push(self.finding(arm, format!("{end}, in its run {run}{too}"), lines.join("\n"), !shared));
+            findings.push(self.finding(arm, format!("{end} in run {run}{too}"), lines.join("\n"), !shared));
         } else if arm > 0 && self.prints_the_same {
             findings.extend((0..STREAMS.len()).filter_map(|stream| self.difference(arm, stream)));
         }
         if conduct.left_running > 0 {
             let runs = conduct.left_running;
-            let what = format!("left processes running in {runs} of {} runs; they were ended", conduct.runs);
+            let what = format!("left processes running in {runs} of {} runs; they were killed", conduct.runs);
             findings.push(self.finding(arm, what, String::new(), false));
         }
         findings
@@ -190,7 +190,7 @@ fn how_different(expected: &[u8], found: &[u8]) -> String {
         let at =
             expected.iter().zip(found).position(|(one, other)| one != other).unwrap_or(expected.len().min(found.len()));
         return format!(
-            "no text; it differs from byte {at} on ({} and {} bytes were looked at)",
+            "binary output; it differs from byte {at} on ({} and {} bytes were compared)",
             expected.len(),
             found.len()
         );
@@ -202,7 +202,7 @@ fn how_different(expected: &[u8], found: &[u8]) -> String {
         lines.push("…");
     }
     if lines.is_empty() {
-        return format!("it differs behind the first {KEPT_BYTES} bytes");
+        return format!("it differs after the first {KEPT_BYTES} bytes");
     }
     lines.join("\n")
 }
@@ -250,19 +250,19 @@ mod tests {
     #[test]
     fn crashes_hangs_and_other_statuses_are_told_with_what_was_said() {
         let crash = told(&[&["true"], &["true"], &["echo why >&2; kill -ABRT $$"]]);
-        assert_eq!(crash, ["other was killed by signal 6 (SIGABRT), in its run 1 why"]);
+        assert_eq!(crash, ["other was killed by signal 6 (SIGABRT) in run 1 why"]);
         let hang = told(&[&["true"], &["true"], &["true", "sleep 9"]]);
-        assert_eq!(hang, ["other still ran after 0.7 s and was killed, in its run 2 "]);
+        assert_eq!(hang, ["other still ran after 0.7 s and was killed in run 2 "]);
         let status = told(&[&["exit 4"], &["exit 4"], &["exit 5"]]);
         assert!(status[0].starts_with("other ended with exit status 5"), "{status:?}");
-        assert!(status[1].contains("under the baseline too"), "{status:?}");
+        assert!(status[1].contains("also under the baseline"), "{status:?}");
     }
 
     #[test]
     fn output_that_differs_each_time_is_held_against_no_arm() {
         let told = told(&[&["echo $$", "echo $$"], &["echo $$"], &["echo x"]]);
         assert_eq!(told.len(), 1);
-        assert!(told[0].contains("each time"), "{told:?}");
+        assert!(told[0].contains("in each run"), "{told:?}");
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
         assert!(witnessed(&[&["exit 1", "exit 0"]]).baseline_failed());
     }
 
-    /// Whoever ran first would be accused, where chance decides.
+    /// Otherwise chance would decide which arm is accused.
     #[test]
     fn failure_under_the_baseline_too_is_held_against_no_arm() {
         let told = witnessed(&[&["exit 0", "exit 1"], &["exit 0"], &["exit 0", "exit 1"]]).findings();
@@ -288,7 +288,7 @@ mod tests {
     fn output_of_a_failed_run_is_not_the_reference() {
         let told = told(&[&["echo a", "echo half; exit 1"], &["echo a"], &["echo b"]]);
         assert!(told.iter().any(|told| told.contains("other printed something else")), "{told:?}");
-        assert!(!told.iter().any(|told| told.contains("each time")), "{told:?}");
+        assert!(!told.iter().any(|told| told.contains("in each run")), "{told:?}");
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn names(list: &str, number: usize) -> bool {
     })
 }
 
-/// What makes measurements on this machine wider or wrong: a line for each, to be said before anything is measured.
+/// Warnings about what makes measurements on this machine wider or wrong.
 pub fn preflight() -> Vec<String> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -126,20 +126,22 @@ pub fn preflight() -> Vec<String> {
     )
 }
 
-/// Likewise, from what the kernel's files say. An empty text is a file that is not there, as in many virtual machines.
+/// The same, from the kernel's files. An empty text is a missing file, as in many virtual machines.
 fn warnings(clock: &str, governor: &str, load: &str, cpus: usize) -> Vec<String> {
     /// Clocks that are read without a system call.
     const QUICK: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
     let mut lines = Vec::new();
     if !clock.is_empty() && !QUICK.contains(&clock) {
-        lines.push(format!("reading the clock ({clock}) takes a system call: figures of short operations contain it"));
+        lines.push(format!(
+            "warning: reading the clock ({clock}) takes a system call, which adds to times of short operations"
+        ));
     }
     if !["", "performance"].contains(&governor) {
-        lines.push(format!("CPUs change their frequency (governor {governor}): intervals are wider; try performance"));
+        lines.push(format!("warning: CPUs change their frequency (governor {governor}), so intervals are wider; try the governor performance"));
     }
     let busy: f64 = load.split(' ').next().and_then(|minute| minute.parse().ok()).unwrap_or(0.0);
     if busy > cpus as f64 / 2.0 {
-        lines.push(format!("{busy} threads wanted to run in the last minute, on {cpus} CPUs: intervals are wider"));
+        lines.push(format!("warning: the machine is busy (load {busy} on {cpus} CPUs), so intervals are wider"));
     }
     lines
 }
@@ -160,7 +162,7 @@ mod tests {
         assert_eq!(warnings("", "", "", 1), [""; 0]);
         let lines = warnings("hpet", "powersave", "3.10 0.50 0.40 4/99 7", 2);
         assert!(lines.len() == 3 && lines[0].contains("hpet") && lines[1].contains("powersave"), "{lines:?}");
-        assert!(lines[2].starts_with("3.1 threads"), "{lines:?}");
+        assert!(lines[2].contains("load 3.1 on"), "{lines:?}");
     }
 
     #[test]

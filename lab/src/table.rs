@@ -1,4 +1,4 @@
-//! What came out, for a terminal: tables with the verdicts in words, and whatever a reader has to know besides.
+//! Results for a terminal: tables with verdicts in words, findings and warnings.
 
 use std::fmt::Write as _;
 
@@ -11,30 +11,31 @@ use crate::metric::{Metric, PEAK, for_people};
 use crate::progress::duration;
 use crate::sheet::{Sheet, Side};
 
-/// What stands behind a ratio where a sign has to do for a verdict.
+/// Signs of a verdict behind a ratio: less, more, and no difference shown.
 const SIGNS: [&str; 3] = ["▼", "▲", " "];
 
-/// Stands where there is no figure.
+/// In place of a missing figure.
 const NONE: &str = "–";
 
-/// How and where it was measured.
+/// Where and how it was measured.
 pub fn conditions(analysis: &Analysis) -> String {
     place(&Machine::host()) + &how(analysis)
 }
 
-/// Where it was measured, and by which command.
+/// The command and the machine.
 pub fn place(machine: &Machine) -> String {
     format!("{}\n{machine}\n", crate::json::command_line())
 }
 
-/// How it was measured.
+/// Blocks, seed, time, commit, and where each allocator comes from.
 pub fn how(analysis: &Analysis) -> String {
     let measured = &analysis.measured;
     let mut text = String::new();
     let (blocks, warm_ups, seed) = (measured.blocks, measured.plan.warm_ups, measured.plan.seed);
+    let dropped = if warm_ups == 0 { String::new() } else { format!(" after {}", number(warm_ups, "warm-up")) };
     let _ = writeln!(
         text,
-        "{} after {warm_ups} that was dropped, order drawn from seed {seed}, {}; commit {}",
+        "{}{dropped}, order from seed {seed}, {}; commit {}",
         number(blocks, "block"),
         duration(measured.elapsed.as_secs_f64()),
         crate::commit(),
@@ -61,7 +62,7 @@ pub fn of_subject(analysis: &Analysis, row: usize) -> Vec<Sheet> {
         judged.iter().partition(|of| of.metric == judged[0].metric || of.metric == PEAK);
     let mut sheets: Vec<Sheet> = in_full.into_iter().map(|judged| of_metric(analysis, judged, BASELINE)).collect();
     if !rest.is_empty() {
-        let mut sheet = with_ratios(analysis, "besides");
+        let mut sheet = with_ratios(analysis, "other metrics");
         rest.iter().for_each(|judged| add_ratios(&mut sheet, judged.metric.title, judged));
         sheets.push(sheet);
     }
@@ -78,13 +79,13 @@ pub fn of_all(analysis: &Analysis) -> Vec<Sheet> {
 /// One metric, a line for each arm.
 pub fn of_metric(analysis: &Analysis, judged: &Judged, baseline: usize) -> Sheet {
     let arms = &analysis.measured.arms;
-    let against = format!("over {}", arms[baseline].name);
+    let against = format!("× {}", arms[baseline].name);
     let mut sheet = Sheet::new([
         (judged.metric.title, Side::Left),
         ("median", Side::Right),
         (&against, Side::Right),
         ("95 % interval", Side::Right),
-        ("p", Side::Right),
+        ("p value", Side::Right),
         ("verdict", Side::Left),
     ]);
     // The control is one of the first baseline only.
@@ -111,7 +112,7 @@ pub fn of_subjects(analysis: &Analysis, metric: usize) -> Sheet {
     for (row, judged) in analysis.measured.rows.iter().zip(&analysis.rows) {
         add_ratios(&mut sheet, &row.name(), &judged[metric]);
     }
-    let over_best = format!("over {BEST_PEER}");
+    let over_best = format!("× {BEST_PEER}");
     let mean = analysis.mean_name();
     for (name, means) in [(mean, &analysis.means), (over_best, &analysis.means_over_best_peer)] {
         // Without any peer there is no best one.
@@ -122,7 +123,7 @@ pub fn of_subjects(analysis: &Analysis, metric: usize) -> Sheet {
     sheet
 }
 
-/// All subjects in one metric, a line for each with every arm's own figure, and its ratio where it is compared; without the control.
+/// All subjects in one metric: a line for each, with each arm's own figure and its ratio, without the control.
 pub fn figures(analysis: &Analysis, metric: usize) -> Sheet {
     let arms = || analysis.measured.arms.iter().enumerate().filter(|(arm, _)| *arm != CONTROL);
     let names = arms().map(|(_, arm)| (arm.name.as_str(), Side::Right));
@@ -153,15 +154,28 @@ fn add_ratios(sheet: &mut Sheet, name: &str, judged: &Judged) {
     sheet.add([name.to_owned(), own(judged, BASELINE)].into_iter().chain(ratios));
 }
 
-/// An arm's own figure.
+/// An arm's median.
 fn own(judged: &Judged, arm: usize) -> String {
     judged.medians[arm].map_or(NONE.to_owned(), |median| for_people(median.value, judged.metric.unit))
 }
 
-/// What the signs in a table with several metrics or subjects mean.
-pub const LEGEND: &str = "Ratios to the first column, block by block; ▼ less or ▲ more where a difference is shown, no sign where none is.\n";
+/// What the ratios and signs in tables of several metrics or subjects mean.
+pub const LEGEND: &str =
+    "Ratios are to the first column, and their signs are verdicts: ▼ less, ▲ more, no sign: no difference shown.\n";
 
-/// Findings, warnings, and what the run could not have seen.
+/// Explains these tables: the ratios, and the control if they show it.
+pub fn legend(analysis: &Analysis, sheets: &[Sheet]) -> String {
+    let [baseline, control] = [BASELINE, CONTROL].map(|arm| &analysis.measured.arms[arm].name);
+    let mut cells =
+        sheets.iter().flat_map(|it| it.rows.iter().flatten().chain(it.headings.iter().map(|(name, _)| name)));
+    let text = if sheets.is_empty() { "" } else { LEGEND };
+    let is_shown = cells.any(|cell| cell == control);
+    let control =
+        format!("{control} is a control, a second run of {baseline} in each block: it should show no difference.\n");
+    text.to_owned() + if is_shown { &control } else { "" }
+}
+
+/// Findings, warnings, and whether the run was too short to show a difference.
 pub fn notes(analysis: &Analysis) -> String {
     let measured = &analysis.measured;
     let mut text = String::new();
@@ -175,20 +189,21 @@ pub fn notes(analysis: &Analysis) -> String {
         });
     }
     if measured.interrupted {
-        let _ = writeln!(text, "Ended early, with {} that were whole.", number(measured.blocks, "block"));
+        let _ = writeln!(text, "Ended early, after {}.", number(measured.blocks, "whole block"));
     }
     if measured.blocks > 0 && !analysis.could_show() {
         let _ = writeln!(
             text,
-            "note: so few blocks can show no difference, however large, with {}; use more",
-            number(measured.arms.len() - CONTROL - 1, "candidate"),
+            "note: {} cannot show a difference between {}, however large; use more blocks",
+            number(measured.blocks, "block"),
+            number(measured.arms.len() - 1, "arm"),
         );
     }
     text += &warnings(analysis);
     text
 }
 
-/// Where the run should not be trusted: the control differs, or arms drifted apart.
+/// Reasons to distrust the run: the control differs, or a ratio drifted.
 fn warnings(analysis: &Analysis) -> String {
     let mut text = String::new();
     let arms = &analysis.measured.arms;
@@ -198,12 +213,12 @@ fn warnings(analysis: &Analysis) -> String {
         let row = Some(row.name()).filter(|name| !name.is_empty()).map_or(String::new(), |name| format!("{name}: "));
         for (arm, compared) in arms.iter().zip(&judged.comparisons) {
             let Some(compared) = compared else { continue };
-            // Of several controls, one is likely to show something.
+            // With several controls, one of them is likely to differ by chance.
             if arm.name == arms[CONTROL].name && compared.p * controls as f64 <= LEVEL {
                 let ratio = compared.ratio;
                 let _ = writeln!(
                     text,
-                    "warning: {row}{} differs from itself ({ratio:.3}), as one run in twenty does by chance; run it again",
+                    "warning: {row}the control shows a difference of {} to itself ({ratio:.3} ×), as one run in twenty does by chance; run it again",
                     arms[BASELINE].name
                 );
             }
@@ -211,8 +226,8 @@ fn warnings(analysis: &Analysis) -> String {
                 let direction = if compared.drift.correlation > 0.0 { "rose" } else { "fell" };
                 let _ = writeln!(
                     text,
-                    "warning: {row}the {} of {} over {} {direction} from block to block; it has no one value",
-                    judged.metric.title, arm.name, arms[BASELINE].name
+                    "warning: {row}the ratio of {} to {} in {} {direction} from block to block, so one figure does not describe it",
+                    arm.name, arms[BASELINE].name, judged.metric.title
                 );
             }
         }
@@ -220,12 +235,12 @@ fn warnings(analysis: &Analysis) -> String {
     text
 }
 
-/// The verdict in words; what could have been seen where none was.
+/// The verdict in words. If no difference is shown: how large one had to be.
 pub fn verdict(compared: &Comparison, metric: &Metric) -> String {
     match (compared.verdict, compared.detectable) {
         (Verdict::Less, _) => metric.words[0].to_owned(),
         (Verdict::More, _) => metric.words[1].to_owned(),
-        (Verdict::NotShown, Some(effect)) => format!("no difference shown (would see {})", percent(effect)),
+        (Verdict::NotShown, Some(effect)) => format!("no difference shown (detectable: {})", percent(effect)),
         (Verdict::NotShown, None) => "no difference shown (too few blocks)".to_owned(),
     }
 }
@@ -273,13 +288,15 @@ mod tests {
     #[test]
     fn table_of_one_subject_matches_the_snapshot() {
         let analysis = example::analysis(&[""]);
-        insta::assert_snapshot!(shown(&of_subject(&analysis, 0)) + LEGEND + &notes(&analysis));
+        let sheets = of_subject(&analysis, 0);
+        insta::assert_snapshot!(shown(&sheets) + &legend(&analysis, &sheets) + &notes(&analysis));
     }
 
     #[test]
     fn several_subjects() {
         let analysis = example::analysis(&["larson", "store"]);
-        insta::assert_snapshot!(shown(&of_all(&analysis)) + LEGEND + &notes(&analysis));
+        let sheets = of_all(&analysis);
+        insta::assert_snapshot!(shown(&sheets) + &legend(&analysis, &sheets) + &notes(&analysis));
     }
 
     #[test]

@@ -130,8 +130,9 @@ pub fn check_installed(root: &Path) -> Result<(), String> {
         succeeds(&mut command)
     };
     alone(&["run", "--", "grep", "-q", "/commensal/libcommensal-", "/proc/self/maps"])?;
-    // And what starts programs, and the programs themselves.
-    alone(&["compare", "--quick", "--blocks", "1", "--arm", "a="])?;
+    // It starts programs, and has the kernels.
+    let kernel = ["--", &command.to_string_lossy(), "workload", "trees", "10"];
+    alone(&[&["compare", "--blocks", "1", "--arm", "a="], &kernel[..]].concat())?;
     println!("installed: it brings its library");
     Ok(())
 }

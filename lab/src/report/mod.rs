@@ -1,4 +1,4 @@
-//! A result as a page: tables, plots and all that has to be known, in one file that needs no network.
+//! A result as an HTML page: tables, plots and notes, in one file that needs no network.
 
 pub mod plot;
 
@@ -15,7 +15,7 @@ use crate::table;
 
 const STYLE: &str = include_str!("page.css");
 
-/// A measurement's, or an experiment's, part of a page.
+/// The part of a page for one measurement or experiment.
 pub struct Chapter<'a> {
     /// What was measured.
     pub title: String,
@@ -72,7 +72,7 @@ impl<'a> Section<'a> {
 
 /// Writes `index.html`, and the results as JSON, into a directory that it makes if need be.
 pub fn write(directory: &Path, chapters: &[Chapter]) -> Result<()> {
-    let place = || format!("cannot write into {}; expected a directory for the report", directory.display());
+    let place = || format!("cannot write the report into the directory {}", directory.display());
     fs::create_dir_all(directory).with_context(place)?;
     fs::write(directory.join("index.html"), page(chapters).into_string()).with_context(place)?;
     for chapter in chapters {
@@ -104,9 +104,9 @@ fn chapter(chapter: &Chapter) -> Markup {
         @for sheet in &chapter.sheets { (table_of(sheet)) }
         @for picture in chapter.pictures { (figure(picture)) }
         @for of in &chapter.sections { (section(of)) }
-        h2 { @if chapter.object.machine().is_simulated() { "On what it was simulated" } @else { "Where it was measured" } }
+        h2 { @if chapter.object.machine().is_simulated() { "The simulated machine" } @else { "The machine" } }
         pre { (table::place(chapter.object.machine())) }
-        p { a href=(chapter.object.file_name()) { "Every run, as JSON" } }
+        p { a href=(chapter.object.file_name()) { "All runs as JSON" } }
     }
 }
 
@@ -118,7 +118,7 @@ fn section(section: &Section) -> Markup {
         @if !section.title.is_empty() { h2 { (section.title) } }
         @if !notes.is_empty() { pre.notes { (notes) } }
         @for sheet in &section.sheets { (table_of(sheet)) }
-        @if !section.sheets.is_empty() { p { (table::LEGEND) } }
+        p { (table::legend(analysis, &section.sheets)) }
         @for shown in &figures { (figure(shown)) }
         pre { (table::how(analysis)) }
     }

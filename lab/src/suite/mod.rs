@@ -1,9 +1,9 @@
-//! What allocators are compared by: small kernels, and real programs where they are installed. Both are subjects for
-//! [`measure`](crate::blocks::measure), with whatever arms.
+//! The programs of `compare --suite`: small allocation kernels, and installed real programs. Both are subjects for
+//! [`measure`](crate::blocks::measure).
 //!
-//! A kernel is run by the `commensal` command. A real program is a shell script that gets one word: `prepare` makes its
-//! input, once and outside of what is measured; `run` does a fixed amount of work and prints the same each time. The
-//! script finds its program in `$PROGRAM` and runs in a folder of its own.
+//! The `commensal` command runs a kernel. A real program is a shell script with one argument: `prepare` makes its input, once
+//! and outside of the measurement; `run` does a fixed amount of work and prints the same each time. The script finds its
+//! program in `$PROGRAM` and runs in a folder of its own.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -88,7 +88,7 @@ pub struct Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (commands, packages) = (self.commands.join(" and "), self.packages.join(" "));
-        write!(out, "{}: no {commands} in PATH; install Debian's {packages}", self.name)
+        write!(out, "{}: {commands} not in PATH; install Debian's {packages}", self.name)
     }
 }
 
@@ -144,7 +144,7 @@ impl Real {
         prepare.args(&words("prepare")[1..]).current_dir(folder).env_clear().envs(&program.environment);
         let done = output(prepare).context("cannot run sh")?;
         let said = String::from_utf8_lossy(&done.stderr);
-        ensure!(done.status.success(), "making the input of {} ended with {}: {said}", self.name, done.status);
+        ensure!(done.status.success(), "cannot make the input of {} ({}): {said}", self.name, done.status);
         Ok(Subject::of_program(self.name, program))
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(programs.subjects.len() + programs.missing.len(), REAL.len());
         assert!(programs.versions.iter().all(|of| !of.version.is_empty()), "{:?}", programs.versions);
         let missing = Missing { name: "gcc", commands: vec!["gcc", "g++"], packages: vec!["gcc", "g++"] };
-        assert_eq!(missing.to_string(), "gcc: no gcc and g++ in PATH; install Debian's gcc g++");
+        assert_eq!(missing.to_string(), "gcc: gcc and g++ not in PATH; install Debian's gcc g++");
     }
 
     #[test]
