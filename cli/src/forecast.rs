@@ -1,4 +1,5 @@
-//! `commensal lab calibrate`, `lab validate` and `lab forecast`: what a simulated machine's costs are, how far it is off, and what it says of machines that are not here.
+//! `commensal lab calibrate`, `lab validate` and `lab forecast`: the costs of a simulated machine, its errors, and its forecasts
+//! for larger machines.
 
 use std::process::ExitCode;
 
@@ -19,32 +20,29 @@ use crate::failure::Failure;
 use crate::lab::Lab;
 use crate::places;
 
-/// Runs of a probe here: when it is to be quick, and else.
+/// Runs of a probe: quick, and usual.
 const RUNS: (usize, usize) = (5, 20);
-/// What is asked of the median error at points that were held out.
+/// Limit of the median error at held-out points.
 const MEDIAN: f64 = 0.2;
 
-/// Whose costs are forecast with, if nobody says.
+/// The default profile of a forecast.
 pub const USUAL: &str = "x86-256";
 
 /// Measures this machine's costs, and writes them.
 pub fn calibrated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
     let Some(out) = &request.out else {
-        return Err(Failure::usage("calibrate writes a profile; say where by --out FILE.toml"));
+        return Err(Failure::usage("lab calibrate writes a profile; add --out FILE.toml"));
     };
     if out.extension().is_none_or(|extension| extension != "toml") {
-        return Err(Failure::usage(format!(
-            "--out {}: a profile's name ends with .toml, by which it is known",
-            out.display()
-        )));
+        return Err(Failure::usage(format!("--out {}: expected a file name that ends with .toml", out.display())));
     }
-    let written = |error| Failure::usage(format!("--out {} cannot be written ({error})", out.display()));
-    // Before anything is measured that could be lost.
+    let written = |error| Failure::usage(format!("--out {}: cannot write the file ({error})", out.display()));
+    // Checked before the measurement, which would be lost.
     std::fs::OpenOptions::new().append(true).create(true).open(out).map_err(written)?;
     let scratch = places::scratch("commensal-lab-")?;
     let (command, machine) = (places::own()?, Machine::host());
     if machine.cpus < 2 {
-        return Err(Failure::ours("costs of two CPUs cannot be measured with one"));
+        return Err(Failure::ours("lab calibrate needs two CPUs, and this machine has one"));
     }
     let probes = Probes::of(&command, scratch.path(), interrupt);
     let rounds = Rounds::of(calibrate::asked(), runs(request), &probes).map_err(Failure::of)?;
@@ -57,7 +55,7 @@ pub fn calibrated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Fail
         profile.text().map_err(Failure::of)?
     );
     std::fs::write(out, text).map_err(written)?;
-    eprintln!("commensal: the profile is {}", out.display());
+    eprintln!("commensal: wrote the profile to {}", out.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -65,13 +63,13 @@ fn measured(rounds: &Rounds, machine: &Machine, probes: &Probes) -> Result<Profi
     let are_siblings = lab::machine::are_siblings();
     if are_siblings {
         eprintln!(
-            "commensal: the two CPUs are threads of one core: what is measured between them is near, and a core's other half is in all of it"
+            "commensal: warning: the two CPUs are threads of one core, so times between CPUs are too short, and each slows the other"
         );
     }
     if calibrate::never_met(rounds).map_err(Failure::of)? {
         eprintln!(
-            "commensal: two threads that add to one word take hardly longer than one: they seldom ran at once, as where others keep the CPUs busy; so what a line takes from \
-             one CPU to the other is not known, and `cluster.latency` and what is alike are too small: measure again when the machine is idle"
+            "commensal: warning: two threads add to one word hardly slower than one, so they rarely ran at the same time; costs such \
+             as cluster.latency are too small; calibrate again when the machine is idle"
         );
     }
     let which = if are_siblings { "two threads of one core" } else { "two of its CPUs" };
@@ -82,7 +80,7 @@ fn runs(request: &Lab) -> usize {
     if request.quick { RUNS.0 } else { RUNS.1 }
 }
 
-/// Holds the model against published curves, and against this machine; status 1 if a point is missed that must not be.
+/// Compares the model with published curves and with this machine. Status 1 if an error is above its limit.
 pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
     let named = request.profile.as_deref().map(|name| Profile::find(name).map_err(usage)).transpose()?;
     places::check(request.json.as_deref(), None)?;
@@ -91,11 +89,11 @@ pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failu
     let probes = Probes::of(&command, scratch.path(), interrupt);
     let is_alone = machine.cpus < 2;
     if is_alone && named.is_none() {
-        let line = "costs of two CPUs cannot be measured with one; name a profile by --profile";
+        let line = "lab validate needs two CPUs to measure costs, and this machine has one; add --profile NAME";
         return Err(Failure::ours(line));
     }
     let name = request.profile.as_deref().unwrap_or("measured just now");
-    // What costs are fitted to and what is held against them are asked in the same rounds, so that the machine is as fast in the one as in the other.
+    // The fit and the test use the same rounds, because a machine's speed changes between rounds.
     let asked = match &named {
         Some(_) if is_alone => Vec::new(),
         Some(_) => validate::asked().collect(),
@@ -107,19 +105,20 @@ pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failu
         None => measured(&rounds, &machine, &probes)?,
     };
     let here = if is_alone {
-        eprintln!("commensal: this machine has one CPU, so nothing is held against it");
+        eprintln!("commensal: this machine has one CPU, so the model is not compared with it");
         Vec::new()
     } else {
         validate::here(&profile, &rounds, &probes).map_err(Failure::of)?
     };
     if let Some(factor) = validate::changed(&here) {
         eprintln!(
-            "commensal: what the costs of {name} were fitted to takes {factor:.2} times as long here and now; so errors tell of this machine, and not of the model"
+            "commensal: warning: this machine is not that of the profile {name}: the fitted operations take {factor:.2} times as long \
+             here, so the errors do not tell about the model"
         );
     }
     let mut curves = Vec::new();
     let model = |profile: &Profile, operation, threads: &[u32]| probes.increments(profile, operation, threads);
-    // Those that are shipped, and another one that comes with curves of its own.
+    // The shipped profiles, and the named one if it is a file.
     let own = request.profile.as_deref().filter(|name| !Profile::names().any(|shipped| shipped == *name));
     let mut names: Vec<&str> = Profile::names().collect();
     names.extend(own);
@@ -128,7 +127,7 @@ pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failu
         curves.extend(validate::curves(name, &profile, &model as &Model).map_err(Failure::of)?);
     }
     let text = format!(
-        "{}Two CPUs here, and simulated; costs: {name}\n{}\nPublished curves, and the simulated machine at the points that no fit has seen\n{}\n{}",
+        "{}Two CPUs here, and simulated; costs: {name}\n{}\nPublished curves, and the simulated machine at points outside of the fit\n{}\n{}",
         table::place(&machine),
         validate::of_here(&here),
         validate::summary(&curves),
@@ -143,10 +142,10 @@ pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failu
     Ok(if is_good(&here, &curves) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-const ABOUT: &str = "What an operation would take each of so many CPUs that do the same at once, simulated: nobody measured it. The band is what comes out with the least, and with \
-the most, of all costs of the profile; how far the model is off where it can be told, `commensal lab validate` says.";
+const ABOUT: &str = "Time of one operation on each CPU while all of them do the same. It is simulated, not measured. The band in \
+parentheses comes from the lowest and the highest costs of the profile. `commensal lab validate` prints the errors of the model.";
 
-/// Says what a machine would say that is not here, from these answers and those that are missing.
+/// Forecasts the times of a machine. Simulates only what `answers` does not have.
 pub fn forecast(request: &Lab, answers: &Answers, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
     let name = request.profile.as_deref().unwrap_or(USUAL);
     let profile = Profile::find(name).map_err(usage)?;
@@ -156,7 +155,7 @@ pub fn forecast(request: &Lab, answers: &Answers, interrupt: &Interrupt) -> Resu
     answers.make(Shard::WHOLE, &places::own()?, interrupt).map_err(Failure::of)?;
     let prediction = predict(name, answers).map_err(Failure::of)?;
     let text = format!(
-        "{}{}\n{ABOUT}\n\n{}\nBy which factor it changes if a cost is halved, or doubled\n{}",
+        "{}{}\n{ABOUT}\n\n{}\nFactor of the time if one cost is halved or doubled\n{}",
         table::place(&machine),
         profile.about,
         prediction.sheet(),
@@ -177,17 +176,17 @@ pub fn forecast(request: &Lab, answers: &Answers, interrupt: &Interrupt) -> Resu
             object,
         };
         report::write(directory, &[chapter]).map_err(Failure::of)?;
-        eprintln!("commensal: the report is {}", directory.join("index.html").display());
+        eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists what has to be simulated for a profile.
+/// Lists the simulations that a profile needs.
 pub fn wanted(name: &str, answers: &Answers) -> Result<(), Failure> {
     answers.list(|| predict(name, answers)).map_err(Failure::of)
 }
 
-/// What was fitted nowhere is off by anything: that is printed, and no fault.
+/// Errors at curves without a fit are printed, and are not failures.
 fn is_good(here: &[Here], curves: &[Held]) -> bool {
     here.iter().all(|here| !here.is_missed()) && curves.iter().all(|held| !held.is_missed(MEDIAN))
 }

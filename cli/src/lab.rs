@@ -1,4 +1,4 @@
-//! `commensal lab`: the experiments, by name; and what the simulated machine is worth.
+//! `commensal lab`: the experiments, by name, and the tests of the simulated machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,57 +16,63 @@ use lab::{report, table};
 use crate::failure::Failure;
 use crate::{arms, forecast, merge, places};
 
-/// Reproduce what documents report about the kernel, here
+/// Repeat on this machine what documents report about the Linux kernel
 ///
-/// Each experiment says what a document claims, what was measured here, and whether that holds.
+/// Each experiment prints what a document says, what was measured here, and whether the two agree.
+///
+/// Exit status: 0; 1 if a program failed or behaved unlike the baseline.
 #[derive(Args)]
 pub struct Lab {
-    /// An experiment; "list" tells which there are, "all" runs them one after the other. "calibrate" measures what this machine's operations cost,
-    /// "validate" how far the simulated machine is off, and "forecast" simulates machines that are not here. "merge" joins what --shard made
+    /// An experiment, or one of: "list" lists the experiments; "all" runs them in turn; "calibrate" measures the costs of this
+    /// machine's operations; "validate" tests the simulated machine; "forecast" simulates larger machines; "merge" joins
+    /// what --shard wrote
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
     pub name: String,
 
-    /// Less than 45 seconds an experiment, with wider intervals
+    /// Take less than 45 seconds for each experiment, with wider intervals
     #[arg(long)]
     pub quick: bool,
 
-    /// How many blocks, each of which has one run of every arm
+    /// Number of blocks; each has one run of every arm [default: depends on the experiment]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub blocks: Option<u32>,
 
-    /// Which order is drawn; the same number draws the same [default: by the clock]
+    /// Seed of the random order [default: from the clock]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// On a simulated machine with so many CPUs, as far as an experiment can be: its times are those of a cost model
+    /// Simulate a machine with this many CPUs; times come from a cost model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cpus: Option<u32>,
 
-    /// What the simulated machine's operations cost: a profile that comes with the command, or a file that "calibrate" wrote; behind a plus, "least" or "most" of all costs, or
-    /// COST*FACTOR [default: x86-N, if there is one for so many CPUs; else "simple", round figures]
+    /// Costs of the simulated machine: a profile of the command, or a file of "calibrate". Append +least or +most for the
+    /// bounds of all costs, or +COST*FACTOR [default: x86-N for N CPUs if there is one, else "simple"]
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
 
-    /// Where "calibrate" writes the profile
+    /// File that "calibrate" writes the profile to
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// Write the result as JSON, with every run; "-" is standard output, and the tables go to standard error
+    /// Write all runs as JSON. With "-", JSON goes to standard output, and the tables to standard error
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write a page with plots into this directory
+    /// Write an HTML page with plots into this directory
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 
-    /// Make only one of N parts of what is simulated, from 1/N to N/N, and write it where --json says; "merge" joins all of them
+    /// Simulate only part I of N, and write it to the file of --json; "merge" joins the parts
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
 
-    /// The files that "merge" joins
+    /// The parts that "merge" joins
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
+
+/// Width of the list.
+const COLUMNS: u16 = 110;
 
 const LIST: &str = "list";
 const EVERY: &str = "all";
@@ -81,17 +87,17 @@ fn names() -> impl Iterator<Item = &'static str> {
         .chain(ALL.iter().map(|experiment| experiment.name()))
 }
 
-/// Runs experiments; status 1 if an arm fails or does something else than the baseline.
+/// Runs experiments. Status 1 if an arm fails or behaves unlike the baseline.
 pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
     if request.name == LIST {
-        places::show(&list().to_string(), None)?;
+        places::show(&list().within(COLUMNS), None)?;
         return Ok(ExitCode::SUCCESS);
     }
     if request.name == MERGE {
         return merge::merged(request);
     }
     if let Some(file) = request.files.first() {
-        let line = format!("found '{}'; expected no more than one name: only `lab merge` takes files", file.display());
+        let line = format!("unexpected argument '{}': only lab merge takes files", file.display());
         return Err(Failure::usage(line));
     }
     if [CALIBRATE, VALIDATE, FORECAST].contains(&request.name.as_str()) {
@@ -100,23 +106,23 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
     experiments(request, &Answers::default())
 }
 
-/// Those that are chosen, from these answers and what is missing.
+/// Runs the chosen experiments. Simulates only what `answers` does not have.
 pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure> {
     if request.out.is_some() {
-        return Err(Failure::usage("--out is where `lab calibrate` writes a profile; leave it out"));
+        return Err(Failure::usage("--out is an option of lab calibrate only"));
     }
     let chosen = ALL.iter().filter(|experiment| request.name == EVERY || request.name == experiment.name());
     let mut chosen: Vec<&dyn Experiment> = chosen.copied().collect();
     if request.json.is_some() && chosen.len() > 1 {
-        return Err(Failure::usage("--json holds one experiment; name one, or use --report, which has them all"));
+        return Err(Failure::usage("--json takes one experiment; name one, or use --report"));
     }
     if request.cpus.is_some() {
         let without: Vec<&str> = chosen.iter().filter(|it| !it.title().simulates).map(|it| it.name()).collect();
         if without.len() == chosen.len() {
-            let line = format!("--cpus: {} cannot be simulated; leave --cpus out", without.join(", "));
+            let line = format!("{} cannot be simulated; leave out --cpus", without.join(", "));
             return Err(Failure::usage(line));
         }
-        without.iter().for_each(|name| eprintln!("commensal: {name} cannot be simulated, and is left out"));
+        without.iter().for_each(|name| eprintln!("commensal: skipping {name}, which cannot be simulated"));
         chosen.retain(|it| it.title().simulates);
     }
     let machine = machine(request)?;
@@ -145,7 +151,7 @@ pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure
     if let Some(directory) = &request.report {
         let chapters: Vec<_> = outcomes.iter().map(|(experiment, outcome)| outcome.chapter(*experiment)).collect();
         report::write(directory, &chapters).map_err(Failure::of)?;
-        eprintln!("commensal: the report is {}", directory.join("index.html").display());
+        eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
     }
     interrupt.obey();
     let has_fault = outcomes.iter().any(|(_, outcome)| outcome.has_fault());
@@ -156,7 +162,7 @@ pub fn interrupt() -> Result<Interrupt, Failure> {
     Interrupt::register().map_err(|error| Failure::ours(format!("cannot watch for Ctrl-C ({error})")))
 }
 
-/// What the simulated machine's costs are, and how far it is off.
+/// Calibrates, validates, or forecasts.
 fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
     let without = [
         ("--cpus", request.cpus.is_some()),
@@ -170,7 +176,7 @@ fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
         ("--shard", request.shard.is_some() && request.name != FORECAST),
     ];
     if let Some((option, _)) = without.into_iter().find(|(_, is_there)| *is_there) {
-        return Err(Failure::usage(format!("{option} means nothing to `lab {}`; leave it out", request.name)));
+        return Err(Failure::usage(format!("lab {} has no option {option}; leave it out", request.name)));
     }
     let interrupt = interrupt()?;
     let done = match (request.name.as_str(), request.shard) {
@@ -183,11 +189,11 @@ fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
     done
 }
 
-/// The simulated machine, if one is asked for, with a profile's costs, if one is named or there is one for so many CPUs.
+/// This machine, or a simulated one with the costs of a profile.
 fn machine(request: &Lab) -> Result<Machine, Failure> {
     let Some(cpus) = request.cpus else {
         return match request.profile {
-            Some(_) => Err(Failure::usage("--profile is of a simulated machine; say --cpus N, too")),
+            Some(_) => Err(Failure::usage("--profile needs --cpus N: it has the costs of a simulated machine")),
             None => Ok(Machine::host()),
         };
     };
@@ -204,7 +210,7 @@ fn machine(request: &Lab) -> Result<Machine, Failure> {
     Ok(Machine::simulated(cpus as usize, profile.map(str::to_owned)))
 }
 
-/// Round costs, by their name.
+/// The name of round costs.
 pub const SIMPLE: &str = "simple";
 
 fn setting(request: &Lab, machine: &Machine, interrupt: &Interrupt, answers: &Answers) -> Result<Setting, Failure> {
@@ -236,24 +242,20 @@ fn text(experiment: &dyn Experiment, outcome: &Outcome) -> String {
         "{name}: {about}\nDocument: {source}\n{}\n{}{}{}{parts}",
         lines(&outcome.about),
         table::place(&outcome.machine),
-        [outcome.claims(), outcome.predictions()]
-            .into_iter()
-            .flatten()
-            .map(|sheet| format!("\n{sheet}\n"))
-            .collect::<String>(),
-        lines(&outcome.remarks),
+        outcome.verdicts() + &outcome.predictions().map_or(String::new(), |sheet| format!("\n{sheet}")),
+        if outcome.remarks.is_empty() { String::new() } else { format!("\n{}", lines(&outcome.remarks)) },
     )
 }
 
 fn part(part: &Part) -> String {
     let title = if part.title.is_empty() { String::new() } else { format!("{}\n", part.title) };
     let sheets: String = part.sheets.iter().map(|sheet| format!("{sheet}\n")).collect();
-    let legend = if part.sheets.is_empty() { "" } else { table::LEGEND };
-    format!("\n{title}{}{sheets}{legend}{}", table::how(&part.analysis), table::notes(&part.analysis))
+    let (how, legend) = (table::how(&part.analysis), table::legend(&part.analysis, &part.sheets));
+    format!("\n{title}{how}{sheets}{legend}{}", table::notes(&part.analysis))
 }
 
 fn list() -> Sheet {
-    let mut sheet = Sheet::new([("experiment", Side::Left), ("finds out", Side::Left), ("document", Side::Left)]);
+    let mut sheet = Sheet::new([("experiment", Side::Left), ("question", Side::Left), ("document", Side::Left)]);
     ALL.iter().map(|it| it.title()).for_each(|title| sheet.add([title.name, title.about, title.source]));
     sheet
 }

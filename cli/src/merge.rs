@@ -1,4 +1,4 @@
-//! `--shard` and `commensal lab merge`: several machines each make a part of what is simulated or explored, and what they wrote becomes one result.
+//! `--shard` and `commensal lab merge`: several machines each simulate or explore a part, and merging makes one result of them.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,13 +16,13 @@ use crate::{forecast, places};
 pub fn make(request: &Lab, experiment: &dyn Experiment, setting: &Setting, shard: Shard) -> Result<ExitCode, Failure> {
     let usage = |line: &str| Failure::usage(format!("--shard: {line}"));
     if !setting.machine.is_simulated() {
-        return Err(usage("only what is simulated says the same everywhere; say --cpus N, too"));
+        return Err(usage("only simulations give the same figures on all machines; add --cpus N"));
     }
     if request.name != experiment.name() {
-        return Err(usage("a part is of one experiment; name it"));
+        return Err(usage("a part belongs to one experiment; name it"));
     }
     let Some(seed) = request.seed else {
-        return Err(usage("all parts must draw the same; say --seed N, the same for all of them"));
+        return Err(usage("all parts need the same seed; add --seed N"));
     };
     let json = place(request)?;
     experiment::list(experiment, setting).map_err(Failure::of)?;
@@ -54,9 +54,9 @@ pub fn forecast(request: &Lab, interrupt: &Interrupt, shard: Shard) -> Result<Ex
 fn place(request: &Lab) -> Result<&Path, Failure> {
     let usage = |line: &str| Failure::usage(format!("--shard: {line}"));
     if request.report.is_some() {
-        return Err(usage("a part has no page; leave --report to `lab merge`"));
+        return Err(usage("a part has no report; use --report with lab merge"));
     }
-    request.json.as_deref().ok_or_else(|| usage("say by --json FILE where the part goes, for `lab merge`"))
+    request.json.as_deref().ok_or_else(|| usage("add --json FILE, to which the part is written for lab merge"))
 }
 
 fn write(
@@ -70,12 +70,12 @@ fn write(
     let request = asked.with_costs().map_err(Failure::of)?;
     answers.make(shard, &places::own()?, interrupt).map_err(Failure::of)?;
     let known = answers.known();
-    eprintln!("commensal: part {shard} of {}: {} of {runs} runs", request.name, known.len());
+    eprintln!("commensal: simulated part {shard} of {}: {} of {runs} runs", request.name, known.len());
     Part::Runs(Runs::of(shard, request, runs, known)).write(json).map_err(Failure::of)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Joins parts, and shows what they say together as one machine would have shown it.
+/// Joins parts, and shows the result that one machine would have given.
 pub fn merged(request: &Lab) -> Result<ExitCode, Failure> {
     let without = [
         ("--cpus", request.cpus.is_some()),
@@ -87,8 +87,7 @@ pub fn merged(request: &Lab) -> Result<ExitCode, Failure> {
         ("--shard", request.shard.is_some()),
     ];
     if let Some((option, _)) = without.into_iter().find(|(_, is_there)| *is_there) {
-        let line = format!("{option} means nothing to `lab merge`: the parts say what was asked for; leave it out");
-        return Err(Failure::usage(line));
+        return Err(Failure::usage(format!("lab merge has no option {option}: the parts determine it; leave it out")));
     }
     let usage = |error: anyhow::Error| Failure::usage(format!("{error:#}"));
     let parts = request.files.iter().map(|path| Part::read(path)).collect::<Result<Vec<_>, _>>().map_err(usage)?;
@@ -96,7 +95,7 @@ pub fn merged(request: &Lab) -> Result<ExitCode, Failure> {
         Merged::Runs(asked, figures) => evaluate(request, asked, &Answers::given(figures)),
         Merged::Exploration(explored) => {
             if request.report.is_some() {
-                return Err(Failure::usage("an exploration has no page; leave --report out"));
+                return Err(Failure::usage("an exploration has no report; leave out --report"));
             }
             places::check(request.json.as_deref(), None)?;
             places::show(&explored.text(), request.json.as_deref())?;

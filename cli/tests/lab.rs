@@ -26,7 +26,7 @@ fn startup_measures_every_arm_and_writes_everything() {
     let place = tempfile::tempdir().unwrap();
     let (json, report) = (place.path().join("startup.json"), place.path().join("deep/report"));
     let done = lab("startup --blocks 8 --seed 3", [("--json", &json), ("--report", &report)]);
-    assert_says(&done, &["Document:", "lazy counters", "over glibc", "over empty library", "8 blocks", "seed 3"]);
+    assert_says(&done, &["Document:", "lazy counters", "× glibc", "× empty library", "8 blocks", "seed 3"]);
     let result = result(&json);
     assert_eq!((&result["experiment"], &result["seed"]), (&"startup".into(), &3.into()));
     let arms = result["arms"].as_array().unwrap();
@@ -56,7 +56,14 @@ fn counters_measures_every_part_and_writes_one_object() {
     let done = lab("counters --quick --blocks 1 --seed 4", [("--json", &json), ("--report", &report)]);
     assert_says(
         &done,
-        &["Document:", "objection: merging", "13.5 %", "cannot be told", "simulated at N", "2 possible CPUs"],
+        &[
+            "Document:",
+            "objection: the gain of merging",
+            "13.5 %",
+            "cannot be told",
+            "the document says 0.940 ×",
+            "2 possible CPUs",
+        ],
     );
     let result = result(&json);
     assert_eq!((&result["experiment"], &result["seed"], &result["blocks"]), (&"counters".into(), &4.into(), &1.into()));
@@ -135,7 +142,10 @@ fn cache_measures_every_part() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("cache.json");
     let done = lab("cache --blocks 1", [("--json", &json)]);
-    assert_says(&done, &["kmem_cache_alloc", "0.1359", "1.020 (0.973 to 1.067)", "virtual one", "A constructor of"]);
+    assert_says(
+        &done,
+        &["kmem_cache_alloc", "0.1359", "1.020 × (0.973 to 1.067)", "real hardware", "A constructor takes"],
+    );
     let result = result(&json);
     let median = |name: &str, parameters: Value, metric: &str| found(&result, name, &parameters, metric).1;
     for name in ["general", "dedicated"] {
@@ -176,8 +186,11 @@ fn kicks_are_made_on_replacing_only() {
     assert_eq!(on_create, 5.0 * groups, "five caches in each group");
     assert_eq!(kicks("kick on replace only").1, 0.0);
     assert!(kicks("replace").1 >= 1.0);
-    assert_says(&done, &["on 79 busy CPUs, of 80 (x86-80); ", "on 255 busy CPUs, of 256 (x86-256)", "of 10000 on "]);
-    assert_says(&done, &["as predicted", "as the document", "least and most costs", "simulated, of 80 (x86-80)"]);
+    assert_says(
+        &done,
+        &["with 79 busy CPUs, of 80 CPUs (x86-80); ", "with 255 busy CPUs, of 256 CPUs (x86-256)", " for 10000 groups"],
+    );
+    assert_says(&done, &["as predicted", "as the document", "least and most costs", "simulated, of 80 CPUs (x86-80)"]);
 }
 
 /// The herd is simulated, of as many CPUs as the document had, and its absence; on two cores only when turns come is shown.

@@ -51,9 +51,9 @@ fn parts_of_an_experiment_are_what_one_machine_says() {
     assert_eq!(must(&merge).lines().skip(8).collect::<Vec<_>>(), told.lines().skip(8).collect::<Vec<_>>());
     assert_eq!(said(Path::new(&merged)), said(Path::new(&whole)));
     result(Path::new(&merged));
-    refused(&["lab", "merge", one, three], "shards are missing: 2/3");
-    refused(&["lab", "merge"], "expected the files of all shards");
-    refused(&["lab", "merge", one, two, three, "--seed", "3"], "--seed means nothing to `lab merge`");
+    refused(&["lab", "merge", one, three], "missing shards: 2/3");
+    refused(&["lab", "merge"], "expected those of all shards");
+    refused(&["lab", "merge", one, two, three, "--seed", "3"], "lab merge has no option --seed");
 }
 
 #[test]
@@ -61,12 +61,12 @@ fn parts_are_of_what_says_the_same_everywhere() {
     let place = tempfile::tempdir().unwrap();
     let json = file(place.path(), "part.json");
     let shard = ["--shard", "1/2", "--json", &json];
-    refused(&[&["lab", "kicks", "--seed", "1"], &shard[..]].concat(), "say --cpus N");
-    refused(&[&["lab", "kicks", "--cpus", "8"], &shard[..]].concat(), "say --seed N");
-    refused(&[&KICKS[..], &["--shard", "1/2"]].concat(), "say by --json FILE");
+    refused(&[&["lab", "kicks", "--seed", "1"], &shard[..]].concat(), "add --cpus N");
+    refused(&[&["lab", "kicks", "--cpus", "8"], &shard[..]].concat(), "add --seed N");
+    refused(&[&KICKS[..], &["--shard", "1/2"]].concat(), "add --json FILE");
     refused(&[&KICKS[..], &["--shard", "3/2", "--json", &json]].concat(), "expected I/N");
-    refused(&[&["lab", "validate"], &shard[..]].concat(), "--shard means nothing to `lab validate`");
-    refused(&["lab", "kicks", "x.json"], "only `lab merge` takes files");
+    refused(&[&["lab", "validate"], &shard[..]].concat(), "lab validate has no option --shard");
+    refused(&["lab", "kicks", "x.json"], "only lab merge takes files");
 }
 
 /// What Slurm and Kubernetes would start, started by hand.

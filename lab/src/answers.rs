@@ -56,19 +56,24 @@ impl Shard {
     pub fn are_all(shards: &[Shard]) -> Result<()> {
         let mut shards = shards.to_vec();
         shards.sort();
-        ensure!(!shards.is_empty(), "there is nothing to merge; expected the files of all shards");
+        ensure!(!shards.is_empty(), "no files; expected those of all shards");
         let of = shards[0].of;
         let other = shards.iter().find(|shard| shard.of != of);
-        ensure!(other.is_none(), "found {} and {}; expected parts of as many", shards[0], other.unwrap_or(&shards[0]));
+        ensure!(
+            other.is_none(),
+            "found shards {} and {}; expected shards of one N",
+            shards[0],
+            other.unwrap_or(&shards[0])
+        );
         for pair in shards.windows(2) {
-            ensure!(pair[0] != pair[1], "the shard {} is there twice", pair[0]);
+            ensure!(pair[0] != pair[1], "shard {} was given twice", pair[0]);
         }
         let missing: Vec<String> = (1..=of)
             .map(|index| Shard { index, of })
             .filter(|shard| !shards.contains(shard))
             .map(|shard| shard.to_string())
             .collect();
-        ensure!(missing.is_empty(), "shards are missing: {}", missing.join(", "));
+        ensure!(missing.is_empty(), "missing shards: {}", missing.join(", "));
         Ok(())
     }
 }
@@ -242,8 +247,8 @@ mod tests {
             Shard::are_all(&shards).map_err(|error| error.to_string())
         };
         assert_eq!(judged(&["2/2", "1/2"]), Ok(()));
-        assert_eq!(judged(&["1/3", "3/3"]), Err("shards are missing: 2/3".to_owned()));
-        assert_eq!(judged(&["1/2", "2/2", "1/2"]), Err("the shard 1/2 is there twice".to_owned()));
+        assert_eq!(judged(&["1/3", "3/3"]), Err("missing shards: 2/3".to_owned()));
+        assert_eq!(judged(&["1/2", "2/2", "1/2"]), Err("shard 1/2 was given twice".to_owned()));
         assert!(judged(&["1/2", "2/3"]).is_err() && judged(&[]).is_err());
     }
 

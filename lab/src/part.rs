@@ -1,6 +1,6 @@
-//! What one machine of several did, as a file, and how such files become one again: runs of an experiment or of the forecast, and explorations.
+//! The file that one of several machines wrote, and merging such files: runs of an experiment or of the forecast, and explorations.
 //!
-//! What is merged is what one machine alone would have said. So all parts must come of the same commit and of the same request, and be complete.
+//! The merged result is what one machine would have given. So all parts must have the same commit and request, and be complete.
 
 use std::fs;
 use std::path::Path;
@@ -139,7 +139,7 @@ pub fn merge(parts: Vec<Part>) -> Result<Merged> {
             Part::Exploration(one) => explored.push(one),
         }
     }
-    ensure!(runs.is_empty() || explored.is_empty(), "parts of explorations and of other things cannot be merged");
+    ensure!(runs.is_empty() || explored.is_empty(), "cannot merge parts of an exploration with others");
     if explored.is_empty() {
         let (request, figures) = merge_runs(runs)?;
         Ok(Merged::Runs(request, figures))
@@ -160,25 +160,18 @@ fn merge_runs(parts: Vec<Runs>) -> Result<(Request, Figures)> {
     Shard::are_all(&parts.iter().map(|part| part.shard).collect::<Vec<_>>())?;
     let commit = same("commit", parts.iter().map(|part| part.commit.clone()))?;
     let own = crate::commit();
-    ensure!(commit == own, "the parts were made by commit {commit}, and this is {own}; expected the same sources");
+    ensure!(commit == own, "the parts were made at commit {commit}, and this command at {own}; use the same commit");
     let request = same("request", parts.iter().map(|part| part.request.clone()))?;
     let runs = same("number of runs", parts.iter().map(|part| part.runs))?;
     let costs = request.clone().with_costs()?.costs;
-    ensure!(costs == request.costs, "the profile {:?} is not what it was for the parts", request.profile);
+    ensure!(costs == request.costs, "the profile {:?} has changed since the parts were made", request.profile);
     let mut figures = Figures::new();
     for Answer { words, figures: said } in parts.into_iter().flat_map(|part| part.answers) {
         let told = words.join(" ");
         let before = figures.insert(words, said.clone());
-        ensure!(
-            before.is_none_or(|before| before == said),
-            "`{told}` said one thing in one part and another in another"
-        );
+        ensure!(before.is_none_or(|before| before == said), "`{told}` has different results in two parts");
     }
-    ensure!(
-        figures.len() == runs,
-        "{} runs are there, and {runs} were wanted: one of the shards ended early",
-        figures.len()
-    );
+    ensure!(figures.len() == runs, "found {} runs, expected {runs}: one of the shards ended early", figures.len());
     Ok((request, figures))
 }
 
@@ -203,7 +196,7 @@ fn merge_explored(mut parts: Vec<Explored>) -> Result<Explored> {
         }
         ensure!(
             all.found.is_some() || all.runs == runs,
-            "{}: {} runs are there, and {runs} were wanted: one of the shards ended early",
+            "{}: found {} runs, expected {runs}: one of the shards ended early",
             all.name,
             all.runs
         );
@@ -302,9 +295,9 @@ mod tests {
             let told = merged(second).unwrap_err();
             assert!(told.contains(words), "{told}");
         };
-        told(runs("2/2", &[], |_| ()), "2 runs are there, and 3 were wanted");
-        told(runs("2/2", &[("b", 2.5), ("c", 3.0)], |_| ()), "`b` said one thing");
-        told(runs("1/2", &[("c", 3.0)], |_| ()), "there twice");
+        told(runs("2/2", &[], |_| ()), "found 2 runs, expected 3");
+        told(runs("2/2", &[("b", 2.5), ("c", 3.0)], |_| ()), "`b` has different results");
+        told(runs("1/2", &[("c", 3.0)], |_| ()), "given twice");
         told(runs("2/2", &[("c", 3.0)], |runs| runs.request.seed = 2), "differ in their request");
         told(runs("2/2", &[("c", 3.0)], |runs| runs.commit = "another".into()), "differ in their commit");
         let stale = |shard, answers| {
@@ -314,7 +307,7 @@ mod tests {
             })
         };
         let parts = vec![stale("1/2", &[("a", 1.0), ("b", 2.0)]), stale("2/2", &[("c", 3.0)])];
-        assert!(merge(parts).is_err_and(|error| error.to_string().contains("not what it was")));
+        assert!(merge(parts).is_err_and(|error| error.to_string().contains("has changed since")));
         assert!(merge(vec![first(), explored("2/2", None, 3)]).is_err());
     }
 

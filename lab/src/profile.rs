@@ -194,7 +194,7 @@ impl Profile {
         let names: Vec<&str> = Self::names().collect();
         ensure!(
             Path::new(name).extension().is_some_and(|extension| extension == "toml"),
-            "there is no profile `{name}`; expected one of {}, or a file that ends with .toml",
+            "unknown profile '{name}'; expected one of {}, or a file whose name ends with .toml",
             names.join(", ")
         );
         let text = fs::read_to_string(name).with_context(|| format!("cannot read the profile {name}"))?;
@@ -211,8 +211,8 @@ impl Profile {
         let mut profile: Profile =
             toml::from_str(text).map_err(|error| anyhow::anyhow!("{}", one_line(&error.to_string())))?;
         if let Some(other) = profile.like.take() {
-            let known =
-                Self::shipped(&other).with_context(|| format!("it is like `{other}`, which is not shipped"))??;
+            let known = Self::shipped(&other)
+                .with_context(|| format!("it is like `{other}`, which the command does not have"))??;
             for (name, cost) in known.costs {
                 profile.costs.entry(name).or_insert(cost);
             }
@@ -243,15 +243,19 @@ impl Profile {
             }
         }
         if let Some(name) = self.costs.keys().find(|name| !COSTS.contains(&name.as_str())) {
-            anyhow::bail!("it has a cost `{name}`, which nobody knows; expected {}", COSTS.join(", "));
+            anyhow::bail!("unknown cost `{name}`; expected {}", COSTS.join(", "));
         }
         for curve in &self.curves {
             for fitted in &curve.fitted {
                 let has_point = curve.points.iter().any(|(threads, _)| *threads == fitted.threads);
-                ensure!(COSTS.contains(&fitted.cost.as_str()), "`{}` is to be fitted, which nobody knows", fitted.cost);
+                ensure!(
+                    COSTS.contains(&fitted.cost.as_str()),
+                    "a curve is fitted by the unknown cost `{}`",
+                    fitted.cost
+                );
                 ensure!(
                     has_point,
-                    "`{}` is fitted to {} threads, of which there is no point",
+                    "`{}` is fitted to {} threads, and the curve has no such point",
                     fitted.cost,
                     fitted.threads
                 );
@@ -307,8 +311,8 @@ impl Profile {
         let headings = [
             ("cost", Side::Left),
             ("value", Side::Right),
-            ("from", Side::Right),
-            ("to", Side::Right),
+            ("low", Side::Right),
+            ("high", Side::Right),
             ("source", Side::Left),
         ];
         let mut sheet = Sheet::new(headings);
@@ -393,12 +397,12 @@ mod tests {
         let told = |text: &str| format!("{:#}", Profile::parse(text).expect_err("it is wrong"));
         for (from, to, named) in [
             ("cpus = 2", "cpus = 0", "0 CPUs; expected 1 to 1024"),
-            ("cpus = 2", "cpus = 2\nlike = \"mine.toml\"", "like `mine.toml`, which is not shipped"),
+            ("cpus = 2", "cpus = 2\nlike = \"mine.toml\"", "like `mine.toml`, which the command does not have"),
             ("hit = {", "hits = {", "no cost `hit`"),
             (
                 "[costs]",
                 "[costs]\nlunch = { value = 1.0, low = 1.0, high = 1.0, source = \"x\" }",
-                "`lunch`, which nobody knows",
+                "unknown cost `lunch`",
             ),
             ("near_sockets = 1", "near_sockets = 0", "expected at least 1"),
             (
@@ -420,7 +424,7 @@ mod tests {
         let text = Profile { costs, ..above }.text().unwrap();
         assert!(told(&text).contains("expected 0 ≤ low ≤ value ≤ high"));
         let missing = format!("{:#}", Profile::find("dinner").unwrap_err());
-        assert!(missing.contains("no profile `dinner`") && missing.contains("x86-256"), "{missing}");
+        assert!(missing.contains("unknown profile 'dinner'") && missing.contains("x86-256"), "{missing}");
         assert!(format!("{:#}", Profile::find("none.toml").unwrap_err()).contains("cannot read"));
     }
 }

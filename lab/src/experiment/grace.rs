@@ -1,5 +1,5 @@
-//! Grace periods, batches and the slab: threads that open and close files, under each policy of how they come to report; and a thread that loops for
-//! long, and holds grace periods up.
+//! Grace periods, batches and the slab: threads open and close files under each policy of reporting; and a thread that loops
+//! for long holds grace periods up.
 
 use anyhow::Result;
 
@@ -11,6 +11,7 @@ use crate::metric::Metric;
 use crate::parameters::Parameters;
 use crate::report::Figure;
 use crate::table::factor;
+use Needed::{Above, Below};
 
 const COUNTED: &str = "counted";
 const FLAGGED: &str = "flagged";
@@ -20,30 +21,30 @@ const ARMS: [&str; 4] = [COUNTED, FLAGGED, KICKED, NONE];
 
 const SOURCE: &str = "an article on RCU and cond_resched() (J. Corbet, LWN, 2014)";
 
-/// A simulated run is long, and the next one the same.
+/// A simulated run takes long, and each run gives the same figures.
 const BLOCKS: Blocks = Blocks::of(5, 20).simulated(1, 1);
-/// What is held up for half a second is so each time.
+/// A run takes half a second and hardly varies.
 const HELD_BLOCKS: Blocks = Blocks::of(3, 7).simulated(1, 1);
 
-/// Checkpoints after which readers report, as the kernel had it, and as it was tried.
+/// Checkpoints after which readers report: in the kernel, and in an experiment.
 const OFTEN: u64 = 256;
 const SELDOM: u64 = 65_536;
-/// How what waits is dealt with.
+/// How deferred objects are freed.
 #[derive(Clone, Copy)]
 struct Way {
     name: &'static str,
-    /// Objects that wait in a slot before a grace period is asked for.
+    /// Objects that wait in a slot before it asks for a grace period.
     lazy_limit: u64,
-    /// Whether they go back to where they were deferred.
+    /// Whether they return to the slot that deferred them.
     hand_back: u64,
 }
 
-/// As the kernel did: a grace period is asked for as soon as anything waits, and whoever frees something keeps it.
+/// As in the kernel: a slot asks for a grace period at the first object, and the slot that frees an object keeps it.
 const AS_THEN: Way = Way { name: "as then", lazy_limit: 1, hand_back: 0 };
-/// As the runtime does.
+/// As in the runtime.
 const AS_NOW: Way = Way { name: "as now", lazy_limit: 4096, hand_back: 1 };
 
-/// What is slower by less than this is not called slower.
+/// A ratio above this does not count as slower.
 const NOTICED: f64 = 0.97;
 
 const MORE: [&str; 2] = ["fewer", "more"];
@@ -63,16 +64,12 @@ const REFILLS: Metric = Metric {
     words: LESS,
     resolution: 1e-5,
 };
-const CONTENDED: Metric = Metric {
-    name: "depot_contended_per_operation",
-    title: "locks of the depot that were not free, per operation",
-    ..REFILLS
-};
+const CONTENDED: Metric =
+    Metric { name: "depot_contended_per_operation", title: "contended locks of the depot per operation", ..REFILLS };
 const PEAK: Metric =
-    Metric { name: "peak_waiting_bytes", unit: "1", title: "most bytes that waited", words: LESS, resolution: 1.0 };
+    Metric { name: "peak_waiting_bytes", unit: "1", title: "peak of waiting bytes", words: LESS, resolution: 1.0 };
 const CHECKPOINT: Metric = nanoseconds("checkpoint_ns", "one checkpoint");
-const LONGEST: Metric =
-    Metric { name: "longest_grace_period_ms", title: "the grace period that was held up", ..SYNCHRONIZE };
+const LONGEST: Metric = Metric { name: "longest_grace_period_ms", title: "longest grace period", ..SYNCHRONIZE };
 
 /// In the order in which the probe prints them.
 const OF_FILES: [Metric; 7] = [OPERATIONS, SYNCHRONIZE, PERIODS, CALLBACKS, REFILLS, CONTENDED, PEAK];
@@ -85,7 +82,7 @@ impl Experiment for Grace {
     fn title(&self) -> Title {
         Title {
             name: "grace",
-            about: "grace periods: short ones, large batches, and the slab",
+            about: "How do short grace periods change batches and the slab?",
             source: SOURCE,
             simulates: true,
         }
@@ -98,29 +95,33 @@ impl Experiment for Grace {
 }
 
 const EXPLANATION: &str = "\
-Threads allocate an object of 256 bytes, put it into a table, look another thread's up there, take theirs out, and have it freed after a grace period; one more \
-thread waits for readers again and again. All are registered readers. Counted: each so many checkpoints one reports, and whoever was flagged; flagged: one \
-does that was told to, as it held a grace period up for so long; kicked: there are no checkpoints, and who holds one up three times as long is \
-interrupted; none: there are none, and nobody is. Whatever the policy, a thread reports when a task is over.
-With a lazy limit of 1 a grace period is asked for as soon as anything waits, and without handing back, what was deferred by one CPU stays where it is freed: \
-as in the kernel then. With 4096 and handing back: as the runtime does it if nobody tells it otherwise.
-In the second part a thread loops until a grace period is over that another one asked for, for so long at most: with checkpoints, where the policy has \
-some; all the time, and has objects freed itself; and with checkpoints that always report.";
+Each thread allocates an object of 256 bytes, puts it into a table, looks up the object of another thread, takes its own out, \
+and defers its free. One more thread calls synchronize in a loop. All are registered readers. The policies:
+  counted: each N-th checkpoint reports, and each one after a flag
+  flagged: a checkpoint reports after a flag, which a thread gets when it has held a grace period up for a time
+  kicked: no checkpoints; a thread that holds a grace period up three times as long is interrupted
+  none: no checkpoints, no interrupts
+Under each policy a thread reports at the end of a task.
+\"freed as then\" is what the kernel did: a slot asks for a grace period at the first deferred object, and objects stay on the CPU \
+that frees them. \"freed as now\" is the default of Commensal: it asks after 4096 objects, and returns them to the slot that \
+deferred them.
+In the second part, one thread loops and another waits for a grace period. The loop has checkpoints (checks), defers frees \
+instead (retires), or has checkpoints that always report (always).";
 
-/// How much is done, and when readers are told to report.
+/// Amount of work, and when readers are flagged.
 #[derive(Clone, Copy)]
 struct Size {
     threads: u64,
-    /// What an operation takes besides, and how many are a task.
+    /// Other work in an operation, and operations in a task.
     work_ns: u64,
     task: u64,
     till_qs_ms: u64,
     holds_ms: [u64; 2],
 }
 
-/// So late that nobody is told.
+/// So late that no reader is flagged.
 const LATE_MS: u64 = 100;
-/// A machine with more CPUs is simulated with less memory in use.
+/// Machines with more CPUs are simulated with fewer objects.
 const FEW_CPUS: usize = 64;
 
 impl Size {
@@ -139,7 +140,7 @@ impl Size {
         parameters.with("threshold", threshold).with("till_qs_ms", till_qs_ms).with("freed", way.name)
     }
 
-    /// As it was when the effect was found; with readers that report as seldom as can be; and as the runtime does it.
+    /// As in the kernel of the document.
     fn usual(self) -> Parameters {
         self.row(self.work_ns, (OFTEN, self.till_qs_ms), AS_THEN)
     }
@@ -196,10 +197,10 @@ fn checking(setting: &Setting) -> Result<Measured> {
     let parameters = Parameters::default().with("threshold", OFTEN);
     let subject = probe(setting, &format!("grace checkpoint {OFTEN}"), parameters, &[CHECKPOINT]);
     let analysis = measured(setting, vec![subject], &forms(ARMS), BLOCKS, None)?;
-    Ok(Part::of("A checkpoint of a thread that nobody waits for", analysis, |analysis| dots(analysis, 0)).into())
+    Ok(Part::of("A checkpoint of a thread while no grace period waits", analysis, |analysis| dots(analysis, 0)).into())
 }
 
-/// Nothing over nothing says nothing.
+/// None for nothing over nothing.
 fn quotient(one: f64, other: f64) -> Option<f64> {
     (one != 0.0 || other != 0.0).then_some(one / other)
 }
@@ -211,9 +212,17 @@ fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
     let over = |metric: &Metric, one: (&Parameters, &str), other: (&Parameters, &str)| {
         quotient(of(metric, one.0, one.1)?, of(metric, other.0, other.1)?)
     };
-    let claim = |claim: &str, document: &str, ratio: Option<f64>, holds: fn(f64) -> bool| {
+    let claim = |claim: &str, document: &str, ratio: Option<f64>, needed: Needed| {
         let found = ratio.map(|ratio| (format!("{} ×", factor(ratio)), ratio));
-        Claim::of(claim, document, found, ratio.map(holds))
+        let agrees = match needed {
+            Above(least) => format!("above {least} agrees"),
+            Below(most) => format!("below {most} agrees"),
+        };
+        let holds = |ratio| match needed {
+            Above(least) => ratio > least,
+            Below(most) => ratio < most,
+        };
+        Claim::of(claim, format!("{document} ({agrees})"), found, ratio.map(holds))
     };
     let held = |arm: &str, looks: &str| {
         let hold_ms = size.holds_ms[1];
@@ -221,56 +230,68 @@ fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
     };
     vec![
         claim(
-            "as then, each 256th checkpoint reports: grace periods per second, over none",
+            "freed as then, grace periods per second: counted over none",
             "more often",
             over(&PERIODS, (&usual, COUNTED), (&usual, NONE)),
-            |ratio| ratio > 1.0,
+            Above(1.0),
         ),
         claim(
-            "objects freed per grace period",
+            "freed as then, objects freed per grace period: counted over none",
             "smaller batches",
             over(&CALLBACKS, (&usual, COUNTED), (&usual, NONE)),
-            |ratio| ratio < 1.0,
+            Below(1.0),
         ),
         claim(
-            "locks of the depot that were not free",
+            "freed as then, contended locks of the depot: counted over none",
             "more contention in the slab",
             over(&CONTENDED, (&usual, COUNTED), (&usual, NONE)),
-            |ratio| ratio > 1.0,
+            Above(1.0),
         ),
         claim(
-            "operations per second, over those with each 65,536th",
+            "operations per second, counted: each 256th checkpoint over each 65,536th",
             "slower",
             over(&OPERATIONS, (&usual, COUNTED), (&seldom, COUNTED)),
-            |ratio| ratio < NOTICED,
+            Below(NOTICED),
         ),
         claim(
-            "flagged, operations per second, over those with a late flag",
-            "10 % against 3 % left over",
+            "operations per second, flagged: an early flag over a late one",
+            "10 % slower, and 3 % with a late flag",
             over(&OPERATIONS, (&usual, FLAGGED), (&seldom, FLAGGED)),
-            |ratio| ratio < NOTICED,
+            Below(NOTICED),
         ),
         claim(
-            "as the runtime does it, each 256th reports: operations per second, over none",
-            "–",
+            "freed as now, operations per second: counted over none",
+            "goal: not slower",
             over(&OPERATIONS, (&now, COUNTED), (&now, NONE)),
-            |ratio| ratio > NOTICED,
+            Above(NOTICED),
+        ),
+        claim("longest grace period over the time of a loop: none", "all of it", held(NONE, "checks"), Above(0.9)),
+        claim(
+            "longest grace period over the time of a loop: flagged",
+            "until the flag",
+            held(FLAGGED, "checks"),
+            Below(0.5),
         ),
         claim(
-            "a loop without checkpoints holds a grace period up, of its time",
-            "all of it",
-            held(NONE, "checks"),
-            |ratio| ratio > 0.9,
+            "longest grace period over the time of a loop: kicked",
+            "until the interrupt",
+            held(KICKED, "checks"),
+            Below(0.5),
         ),
-        claim("flagged, of its time", "until the flag", held(FLAGGED, "checks"), |ratio| ratio < 0.5),
-        claim("kicked, of its time", "until the interrupt", held(KICKED, "checks"), |ratio| ratio < 0.5),
         claim(
-            "a checkpoint that always reports, without a policy, of its time",
+            "longest grace period over the time of a loop: none, checkpoints always report",
             "at once",
             held(NONE, "always"),
-            |ratio| ratio < 0.1,
+            Below(0.1),
         ),
     ]
+}
+
+/// The ratios that agree with the document.
+#[derive(Clone, Copy)]
+enum Needed {
+    Above(f64),
+    Below(f64),
 }
 
 #[cfg(test)]
@@ -329,7 +350,7 @@ mod tests {
     fn plots_of_policies_show_the_metrics_they_differ_in() {
         let [working, holding] = &parts([1.0; 4], [50.0; 4])[..] else { panic!("two parts") };
         let drawn = plots_of_files(&working.analysis);
-        let titles = ["operations per second", "grace periods per second", "most bytes that waited"];
+        let titles = ["operations per second", "grace periods per second", "peak of waiting bytes"];
         assert_eq!(drawn.len(), titles.len());
         for (figure, title) in drawn.iter().zip(titles) {
             assert!(figure.svg.contains(title), "{title}");

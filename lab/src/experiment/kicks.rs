@@ -1,5 +1,5 @@
-//! Creating caches without interrupting anybody: groups that create caches while other CPUs are busy, as if each new cache had to be made known
-//! to all of them, and as it is; and replacing the arrays of a cache that they use.
+//! Creating caches without interrupts: groups create caches while other CPUs are busy. One arm interrupts all CPUs for each new
+//! cache, the other does not. A third part replaces the magazines of a cache that all CPUs use.
 
 use anyhow::Result;
 
@@ -27,12 +27,12 @@ const DOCUMENTS_GROUPS: f64 = 10_000.0;
 const BLOCKS: Blocks = Blocks::of(7, 30).simulated(5, 7);
 
 const KICKS: Metric = Metric { name: "kicks", unit: "1", title: "kicks", words: LESS, resolution: 1.0 };
-const INTERRUPTS: Metric = Metric { name: "interrupts", title: "interrupts, without the background", ..KICKS };
+const INTERRUPTS: Metric = Metric { name: "interrupts", title: "interrupts, background subtracted", ..KICKS };
 const BACKGROUND: Metric =
-    Metric { name: "interrupts_background", title: "interrupts in the background", resolution: 0.01, ..KICKS };
+    Metric { name: "interrupts_background", title: "background interrupts", resolution: 0.01, ..KICKS };
 const ELAPSED: Metric = Metric { name: "elapsed_s", unit: "s", title: "time", words: FASTER, resolution: 1e-5 };
 const FIRST: Metric = nanoseconds("first_object_ns", "first object, in fresh memory");
-const WARM: Metric = nanoseconds("first_object_warm_ns", "first object, in memory that was used before");
+const WARM: Metric = nanoseconds("first_object_warm_ns", "first object, in reused memory");
 const TEARDOWN: Metric = Metric { name: "teardown_s", title: "tear-down", ..ELAPSED };
 
 /// In the order in which the probe prints them.
@@ -47,7 +47,7 @@ impl Experiment for Kicks {
     fn title(&self) -> Title {
         Title {
             name: "kicks",
-            about: "creating caches for groups: how often other CPUs are interrupted",
+            about: "How often does creating caches for groups interrupt other CPUs?",
             source: SOURCE,
             simulates: true,
         }
@@ -62,12 +62,13 @@ impl Experiment for Kicks {
 }
 
 const EXPLANATION: &str = "\
-Each group has a limit of 1 GiB, is entered, and allocates objects of five sizes, each the first of its size there, so that a cache is created \
-for it; in the end all groups are destroyed. Meanwhile a thread of the process is busy on every other CPU. Kick on create: after each cache is \
-created, all CPUs are interrupted, as the kernel did before; kick on replace only: as the runtime does it. Then the arrays of one cache, which all busy \
-threads use, are replaced again and again by tune.
-Interrupts are function call interrupts of all CPUs (/proc/interrupts; the document's script reads the first CPU's column only); pages that are \
-unmapped, or written after they were read, cause some, too. The background is what is counted while the process does nothing, in as long a time.";
+One thread creates groups with a limit of 1 GiB. In each it allocates objects of five sizes, so the group creates five \
+caches. At the end it destroys all groups. Meanwhile a thread of the process is busy on each other CPU. \"kick on create\" \
+interrupts all CPUs after it created a cache, as the kernel did before the commit. \"kick on replace only\" is what \
+Commensal does. The second part replaces the magazines of a cache that all busy threads use, by `commensal tune`.
+Interrupts are the function call interrupts of all CPUs in /proc/interrupts; the document's script reads only the column of the \
+first CPU. Unmapped pages, and pages that are written after they were read, also cause some. The background is the count while \
+the process does nothing for the same time.";
 
 /// How much is done: as much as the document, but on a simulated machine, where each CPU is simulated.
 #[derive(Clone, Copy)]
@@ -98,7 +99,7 @@ fn creating(setting: &Setting) -> Result<Measured> {
     let subject = probe(setting, &line, size.parameters(size.groups), &OF_GROUPS);
     let arms = forms([ON_CREATE, ON_REPLACE]);
     let analysis = measured(setting, vec![subject], &arms, BLOCKS, None)?;
-    let title = "Groups that are created, entered, and allocate their first objects of five sizes";
+    let title = "Creating groups, and allocating the first objects of five sizes in each";
     Ok(Part { document, ..Part::of(title, analysis, plots) }.into())
 }
 
@@ -109,7 +110,7 @@ fn replacing(setting: &Setting) -> Result<Measured> {
     let mut arms = forms([REPLACE]);
     arms.iter_mut().for_each(|arm| arm.words.clear());
     let analysis = measured(setting, vec![subject], &arms, BLOCKS, None)?;
-    let title = "As many times, the arrays of a cache are replaced that every busy thread uses";
+    let title = "Replacing the magazines of a cache that all busy threads use";
     Ok(Part::of(title, analysis, |_| Vec::new()).into())
 }
 
@@ -120,11 +121,11 @@ fn plots(analysis: &Analysis) -> Vec<Figure> {
 
 fn document(of: &Compared) -> Option<Documented> {
     let is_it = of.baseline.name == ON_CREATE && of.candidate.name == ON_REPLACE && *of.metric == INTERRUPTS;
-    let figure = format!("function call interrupts of 10,000 groups, {AFTER} after and {BEFORE} before");
+    let figure = format!("function call interrupts for 10,000 groups, {AFTER} after the commit and {BEFORE} before");
     is_it.then(|| Documented { source: SOURCE.to_owned(), figure, value: AFTER / BEFORE })
 }
 
-/// For each group and busy CPU: so figures of machines with few and with many are compared. None without any busy CPU.
+/// Interrupts for each group and busy CPU, so that machines can be compared. None without busy CPUs.
 fn each(interrupts: f64, many: u64, busy: u64) -> Option<f64> {
     (busy > 0).then(|| interrupts / (many * busy) as f64)
 }
@@ -132,36 +133,42 @@ fn each(interrupts: f64, many: u64, busy: u64) -> Option<f64> {
 fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
     let figures = Figures(parts);
     let of = |metric: &str, many, arm| figures.median(metric, &size.parameters(many), arm);
-    let told = |interrupts: Option<f64>, many| {
-        let interrupts = interrupts?;
+    let told = |arm, many, what| {
+        let interrupts = of("interrupts", many, arm)?;
         let each = each(interrupts, many, size.busy)?;
-        Some((format!("{interrupts:.0} of {many} on {} busy CPUs", size.busy), each))
+        let cpus = if size.busy == 1 { "CPU" } else { "CPUs" };
+        Some((format!("{interrupts:.0} for {many} {what} with {} busy {cpus}", size.busy), each))
     };
-    let before = told(of("interrupts", size.groups, ON_CREATE), size.groups);
-    let after = told(of("interrupts", size.groups, ON_REPLACE), size.groups);
-    let replaced = told(of("interrupts", size.replacements, REPLACE), size.replacements);
+    let before = told(ON_CREATE, size.groups, "groups");
+    let after = told(ON_REPLACE, size.groups, "groups");
+    let replaced = told(REPLACE, size.replacements, "replacements");
     let claim = |claim: &str, document: String, found: Option<(String, f64)>, holds: fn(f64) -> bool| {
         let is_so = found.as_ref().map(|(_, each)| holds(*each));
         Claim::of(claim, document, found, is_so)
     };
     vec![
         claim(
-            "kick on create: interrupts, several for each group",
-            format!("{BEFORE:.0} of {DOCUMENTS_GROUPS:.0}"),
+            "interrupts, kick on create",
+            format!("{BEFORE:.0} for {DOCUMENTS_GROUPS:.0} groups (1 or more per group and busy CPU agrees)"),
             before,
             |each| each >= 1.0,
         ),
         claim(
-            "kick on replace only: interrupts, hardly any",
-            format!("{AFTER:.0} of {DOCUMENTS_GROUPS:.0}"),
+            "interrupts, kick on replace only",
+            format!("{AFTER:.0} for {DOCUMENTS_GROUPS:.0} groups (as many or fewer per group and busy CPU agrees)"),
             after,
             |each| each <= AFTER / DOCUMENTS_GROUPS,
         ),
-        claim("replacing arrays that others use needs interrupts", "yes".to_owned(), replaced, |each| each >= 0.5),
+        claim(
+            "interrupts, replacing magazines that other CPUs use",
+            "they are needed (0.5 or more per replacement and busy CPU agrees)".to_owned(),
+            replaced,
+            |each| each >= 0.5,
+        ),
     ]
 }
 
-/// What a kick costs, and what a first object does.
+/// The cost of a kick, and of a first object.
 fn remarks(parts: &[Part], size: &Size) -> Vec<String> {
     let figures = Figures(parts);
     let of = |metric: &str, many, arm| figures.median(metric, &size.parameters(many), arm);
@@ -172,16 +179,20 @@ fn remarks(parts: &[Part], size: &Size) -> Vec<String> {
     let of_first: Option<Vec<String>> = of_first.into_iter().collect();
     let one_kick = || {
         let extra = of(warm, size.groups, ON_CREATE)? - of(warm, size.groups, ON_REPLACE)?;
-        Some(format!("A kick of {} busy CPUs takes {}, by the difference.", size.busy, for_people(extra, "ns")))
+        Some(format!(
+            "A kick of {} busy CPUs takes {}: the difference between the two arms.",
+            size.busy,
+            for_people(extra, "ns")
+        ))
     };
     let one_replacement = || {
         let (elapsed, kicks) = (of("elapsed_s", size.replacements, REPLACE)?, of("kicks", size.replacements, REPLACE)?);
         let times = size.replacements as f64;
-        Some(format!("A replacement takes {} and {} kicks.", for_people(elapsed / times, "s"), factor(kicks / times)))
+        Some(format!("One replacement takes {} and {} kicks.", for_people(elapsed / times, "s"), factor(kicks / times)))
     };
     let of_first = of_first.map(|arms| {
         format!(
-            "The first object of a size in a new group, in fresh memory and in memory that was used before: {}.",
+            "Time of the first object of a size in a new group, in fresh and in reused memory: {}.",
             arms.join(", ")
         )
     });
@@ -214,8 +225,8 @@ mod tests {
         let nobody = Size { busy: 0, ..SIZE };
         assert!(claims(&[], &nobody).iter().all(|claim| claim.holds.is_none() && claim.measured.is_none()));
         let told = claims(&parts(50_000.0, 40.0, 9_900.0), &SIZE);
-        assert_eq!(told[0].measured.as_deref(), Some("50000 of 10000 on 1 busy CPUs"));
-        assert_eq!((told[0].document.as_str(), told[1].document.as_str()), ("47741 of 10000", "101 of 10000"));
+        assert_eq!(told[0].measured.as_deref(), Some("50000 for 10000 groups with 1 busy CPU"));
+        assert!(told[0].document.starts_with("47741 for 10000") && told[1].document.starts_with("101 for 10000"));
     }
 
     #[test]

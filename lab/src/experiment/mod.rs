@@ -1,8 +1,8 @@
 //! The frame of the lab: what an experiment is, and which there are.
 //!
-//! An experiment is one file or folder behind [`Experiment`]: it says which document it reproduces, chooses arms and programs, and hands
-//! back its parts, each an analysis, with a table of claims: what the document says, what was measured here, what was simulated, and
-//! whether the claim holds. The order of runs, the statistics, the JSON and the page are the same for all.
+//! An experiment is one file or folder behind [`Experiment`]. It names its document, chooses arms and programs, and returns its
+//! parts, each an analysis, with the claims of the document: what the document says, what was measured here, what was
+//! simulated, and whether they agree. All experiments share the order of runs, the statistics, the JSON and the page.
 
 mod cache;
 mod counters;
@@ -42,18 +42,18 @@ pub use startup::{EMPTY, EMPTY_LIBRARY, Startup};
 /// All experiments, in the order in which `lab list` names them.
 pub const ALL: [&dyn Experiment; 6] = [&Counters, &Cache, &Kicks, &Grace, &Stagger, &Startup];
 
-/// The article that two of them are about.
+/// The article of two of them.
 const LAZY_COUNTERS: &str = "an article on the RFC \"lazy counters\" for rss_stat (G. K. Bertazi)";
 
 /// What is said of an experiment.
 pub struct Title {
-    /// What it is called by, as a word.
+    /// Its name, one word.
     pub name: &'static str,
-    /// What it finds out, in a short line.
+    /// The question that it answers, a short line.
     pub about: &'static str,
-    /// The document that it is about.
+    /// The document.
     pub source: &'static str,
-    /// Whether it can be measured on a simulated machine.
+    /// Whether it can run on a simulated machine.
     pub simulates: bool,
 }
 
@@ -126,20 +126,47 @@ pub struct Part {
     pub document: Document,
 }
 
-/// Something that a document says, held against what was found.
+/// A statement of a document, compared with what was found.
 pub struct Claim {
-    /// What is claimed of what.
+    /// The quantity.
     pub claim: String,
-    /// The document's figure.
+    /// What the document says, and in parentheses what agrees with it.
     pub document: String,
-    /// What was measured here; none if there was nothing to measure it on.
+    /// What was measured here; none if it was not measured.
     pub measured: Option<String>,
     /// What was simulated, and for how many CPUs.
     pub simulated: Option<String>,
-    /// What was found as a number, which predictions are about.
+    /// What was found as a number, for predictions.
     pub figure: Option<f64>,
-    /// Whether it holds here; none if that cannot be told.
+    /// Whether it agrees with the document; none if that cannot be told.
     pub holds: Option<bool>,
+}
+
+/// In place of what a document does not say.
+const NOTHING: &str = "–";
+/// How our own goals begin, in place of what a document says.
+const GOAL: &str = "goal: ";
+
+/// For one line on a terminal.
+impl std::fmt::Display for Claim {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.measured, &self.simulated) {
+            (None, None) => write!(out, "not measured here")?,
+            (Some(here), None) => write!(out, "{here} here")?,
+            (None, Some(simulated)) => write!(out, "simulated: {simulated}")?,
+            (Some(here), Some(simulated)) => write!(out, "{here} here; simulated: {simulated}")?,
+        }
+        let verdict = match self.holds {
+            Some(true) => "agrees",
+            Some(false) => "DISAGREES",
+            None => "cannot be told here",
+        };
+        match self.document.as_str() {
+            NOTHING => write!(out, "; the document does not say"),
+            goal if goal.starts_with(GOAL) => write!(out, "; {goal}: {verdict}"),
+            document => write!(out, "; the document says {document}: {verdict}"),
+        }
+    }
 }
 
 impl Claim {
@@ -154,9 +181,15 @@ impl Claim {
         Claim { claim: claim.into(), document: document.into(), measured, simulated: None, figure, holds }
     }
 
+    /// What the document says, without what agrees with it.
+    fn says(&self) -> &str {
+        let parts = self.document.rsplit_once(" (");
+        parts.filter(|(_, agrees)| agrees.ends_with("agrees)")).map_or(&self.document, |(says, _)| says)
+    }
+
     /// The same, where what was measured was simulated.
     fn simulated_at(self, cpus: usize) -> Self {
-        let simulated = self.measured.map(|figure| format!("{figure}, of {cpus}"));
+        let simulated = self.measured.map(|figure| format!("{figure}, of {cpus} CPUs"));
         Claim { measured: None, simulated, holds: None, ..self }
     }
 }
@@ -188,7 +221,7 @@ pub fn evaluate(experiment: &dyn Experiment, setting: &Setting) -> Result<Outcom
 /// Fills the third column of what was measured here: simulated on machines like those that the document had. If that cannot be, what was measured stays.
 pub fn with_third_column(experiment: &dyn Experiment, setting: &Setting, outcome: &mut Outcome) {
     if let Err(error) = fill_third_column(experiment, setting, outcome) {
-        outcome.remarks.push(format!("Not all was simulated: {error:#}."));
+        outcome.remarks.push(format!("Some simulations failed: {error:#}."));
     }
 }
 
@@ -229,8 +262,14 @@ impl Outcome {
         self.parts.iter().any(|part| part.analysis.has_fault())
     }
 
+    /// The claims with their verdicts, for a terminal: two lines each.
+    pub fn verdicts(&self) -> String {
+        let lines: String = self.claims.iter().map(|claim| format!("{}\n    {claim}\n", claim.claim)).collect();
+        if lines.is_empty() { lines } else { format!("\nWhat was found, and what the document says\n\n{lines}") }
+    }
+
     /// The table of claims, if there are any.
-    pub fn claims(&self) -> Option<Sheet> {
+    fn claims(&self) -> Option<Sheet> {
         (!self.claims.is_empty()).then(|| claims(&self.claims))
     }
 
@@ -272,8 +311,8 @@ impl Part {
     }
 }
 
-/// Whether a document's ratio below one holds here: less is less, whatever its size. If none is shown, it does not hold if this run would
-/// have seen the document's effect, and cannot be told if not.
+/// Whether a run agrees with a document's ratio below one: any difference in that direction does. If no difference is shown,
+/// the run disagrees if it would have detected the document's effect; otherwise it cannot tell.
 fn holds(compared: &Comparison, documented: f64) -> Option<bool> {
     match (compared.verdict, compared.detectable) {
         (Verdict::Less, _) => Some(true),
@@ -316,6 +355,20 @@ mod tests {
             assert!(ALL[..at].iter().all(|other| other.name() != name));
             assert!(!about.is_empty() && !source.is_empty());
         }
+    }
+
+    #[test]
+    fn verdict_names_both_figures() {
+        let found = || Some(("0.338 ×".to_owned(), 0.338));
+        let told = |document: &str, found, holds| Claim::of("less", document, found, holds).to_string();
+        let says = "0.338 × here; the document says 0.94 × (below 1 agrees): agrees";
+        assert_eq!(told("0.94 × (below 1 agrees)", found(), Some(true)), says);
+        assert_eq!(told("1.2 ×", found(), Some(false)), "0.338 × here; the document says 1.2 ×: DISAGREES");
+        assert_eq!(told("1.2 ×", None, None), "not measured here; the document says 1.2 ×: cannot be told here");
+        assert_eq!(told(NOTHING, found(), None), "0.338 × here; the document does not say");
+        assert_eq!(told("goal: below 1", found(), Some(true)), "0.338 × here; goal: below 1: agrees");
+        let simulated = Claim::of("less", "1.2 ×", found(), None).simulated_at(80);
+        assert!(simulated.to_string().starts_with("simulated: 0.338 ×, of 80 CPUs; "), "{simulated}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What was predicted of simulated machines before anything was simulated there, in lab/predictions.toml: each with a band, a reason, and what the document says. What comes
-//! out is printed beside it, whether it agrees or not.
+//! Predictions for simulated machines, in lab/predictions.toml: each has a band, a reason, and what the document says. They were
+//! written before the simulation. What was simulated is printed beside them.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ pub fn held(experiment: &dyn Experiment, setting: &Setting, claims: &[Claim]) ->
         let find =
             |claims: &[Claim]| claims.iter().find(|claim| claim.claim == prediction.claim).map(|claim| claim.figure);
         let claim = claims.iter().find(|claim| claim.claim == prediction.claim);
-        let document = claim.map(|claim| claim.document.clone());
+        let document = claim.map(|claim| claim.says().to_owned());
         let document = document.with_context(|| format!("predicted of no claim: {:?}", prediction.claim))?;
         let all = [claims].into_iter().chain(corners.iter().map(Vec::as_slice)).filter_map(|claims| find(claims)?);
         let band =
@@ -114,13 +114,13 @@ pub fn sheet(all: &[Predicted]) -> Sheet {
     let headings = [
         ("predicted", Side::Left),
         ("document", Side::Right),
-        ("predicted, from", Side::Right),
+        ("from", Side::Right),
         ("to", Side::Right),
         ("direction", Side::Left),
         ("simulated at N", Side::Right),
         ("least and most costs", Side::Right),
-        ("as predicted", Side::Left),
-        ("as the document", Side::Left),
+        ("as predicted?", Side::Left),
+        ("as the document says?", Side::Left),
     ];
     let mut sheet = Sheet::new(headings);
     for Predicted { prediction, document, profile, cpus, found } in all {
@@ -132,7 +132,7 @@ pub fn sheet(all: &[Predicted]) -> Sheet {
             (false, true) => "NO, but within its band",
             (false, false) => "NO",
         };
-        let seen = if prediction.seen { ", had been seen" } else { "" };
+        let seen = if prediction.seen { " (seen before)" } else { "" };
         let [low, high] = prediction.band.map(short);
         sheet.add([
             prediction.claim.clone(),
@@ -140,8 +140,9 @@ pub fn sheet(all: &[Predicted]) -> Sheet {
             low,
             high,
             prediction.direction(),
-            found
-                .map_or("–".to_owned(), |(figure, _)| format!("{}, simulated, of {cpus} ({profile})", short(figure))),
+            found.map_or("–".to_owned(), |(figure, _)| {
+                format!("{}, simulated, of {cpus} CPUs ({profile})", short(figure))
+            }),
             found.map_or("–".to_owned(), |(_, band)| band.map(short).join(" to ")),
             found.map_or("cannot be told".to_owned(), |found| format!("{}{seen}", within(prediction.band, found))),
             found.zip(prediction.document).map_or("–", |(found, document)| within(document, found)).to_owned(),
@@ -196,9 +197,9 @@ mod tests {
             sheet(&[predicted]).rows.remove(0)
         };
         let judged = |found| row(found)[7..].to_vec();
-        assert_eq!(judged(Some((0.9, [0.85, 0.9]))), ["yes, had been seen", "NO"]);
-        assert_eq!(judged(Some((1.0, [0.9, 1.05]))), ["NO, but within its band, had been seen", "NO"]);
-        assert_eq!(judged(Some((1.2, [1.2, 1.3]))), ["NO, had been seen", "yes"]);
+        assert_eq!(judged(Some((0.9, [0.85, 0.9]))), ["yes (seen before)", "NO"]);
+        assert_eq!(judged(Some((1.0, [0.9, 1.05]))), ["NO, but within its band (seen before)", "NO"]);
+        assert_eq!(judged(Some((1.2, [1.2, 1.3]))), ["NO (seen before)", "yes"]);
         assert_eq!(judged(None), ["cannot be told", "–"]);
         assert_eq!(
             (row(None)[4].as_str(), row(Some((0.9, [0.85, 0.9])))[5].contains("simulated, of 80")),

@@ -44,7 +44,7 @@ pub fn of_parts(parts: &[Measure], setting: &Setting) -> Result<Measured> {
     let mut all = Measured::default();
     for part in parts {
         if setting.interrupt.seen() {
-            all.missing.push("Ended early: not all parts were measured.".to_owned());
+            all.missing.push("Ended early: some parts were not measured.".to_owned());
             break;
         }
         let measured = part(setting)?;
@@ -84,7 +84,7 @@ pub fn probe(setting: &Setting, line: &str, parameters: Parameters, metrics: &[M
 
 /// What the probe prints for once, outside of what is measured.
 pub fn asked(setting: &Setting, line: &str) -> Result<Vec<f64>> {
-    anyhow::ensure!(!setting.answers.are_listed(), "nothing is measured yet");
+    anyhow::ensure!(!setting.answers.are_listed(), "the runs are only being listed");
     let program = probe(setting, line, Parameters::default(), &[]).program;
     asked_of(&program.path, &program.arguments[1..])
 }
@@ -93,7 +93,8 @@ pub fn asked(setting: &Setting, line: &str) -> Result<Vec<f64>> {
 pub fn asked_of(command: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<f64>> {
     let output = Command::new(command).args(arguments).env_clear().output().context("cannot start the probe")?;
     let words: Vec<_> = arguments.iter().map(|argument| argument.as_ref().to_string_lossy()).collect();
-    let said = || format!("the probe {} said {:?}", words.join(" "), String::from_utf8_lossy(&output.stderr));
+    let said =
+        || format!("the probe `{}` failed; it said {:?}", words.join(" "), String::from_utf8_lossy(&output.stderr));
     figures(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success()).with_context(said)
 }
 

@@ -1,14 +1,13 @@
-//! What a preloaded malloc costs a program that does nothing: start `/bin/true` on one CPU, wait for its end, again and again.
+//! What a preloaded malloc costs a program that does nothing: start `/bin/true` on one CPU, wait for its end, and repeat.
 //!
-//! It is part e of the counters experiment on its own, with the arms that an allocator can be here: nothing preloaded, an empty
-//! library (what the loader's own work costs), ours, and every installed peer. The document compares two kernels: one sets up
-//! per-CPU counters for each new process, the other waits until a second thread comes. Among allocators, those that set up their
-//! arenas for all CPUs at start are the likeness of the first, and ours is that of the second.
+//! It is part e of the counters experiment with other arms: nothing preloaded, an empty library (the loader's own work), ours,
+//! and each installed peer. The document compares two kernels. One sets up per-CPU counters for each new process, the other
+//! waits for a second thread. An allocator that sets up arenas for all CPUs at start corresponds to the first, ours to the
+//! second.
 
 use anyhow::{Context, Result};
-use statistics::Verdict;
 
-use super::{Claim, Experiment, LAZY_COUNTERS, Outcome, Part, Setting, Title};
+use super::{Claim, Experiment, LAZY_COUNTERS, Outcome, Part, Setting, Title, holds};
 use crate::analysis::{Analysis, Judged};
 use crate::arm::{Arm, COMMENSAL};
 use crate::blocks::{self, Length, Plan, Subject};
@@ -50,7 +49,7 @@ impl Experiment for Startup {
     fn title(&self) -> Title {
         Title {
             name: "startup",
-            about: "what a malloc costs a program that does nothing",
+            about: "What does a malloc cost a program that does nothing?",
             source: LAZY_COUNTERS,
             simulates: false,
         }
@@ -89,12 +88,12 @@ fn sheets(analysis: &Analysis) -> Vec<Sheet> {
 
 fn explanation() -> String {
     format!(
-        "Each run is {STARTS} starts of {PROGRAM} on one CPU with nothing in its environment. The empty library is what any \
-         preloaded library costs before it does anything.\n\
-         The document compares a kernel that sets up per-CPU counters for each new process with one that waits for a second thread. \
-         Allocators that set up arenas for all CPUs at once are the likeness of the first, this one is that of the second. Its figures \
-         are of system time; here it is all processor time, since the kernel tells the parts apart by sampling, and so short a \
-         process is hardly ever sampled."
+        "Each run starts {PROGRAM} {STARTS} times on one CPU, with an empty environment. The arm \"{EMPTY}\" shows the cost of \
+         preloading any library.\n\
+         The document compares two kernels: one sets up per-CPU counters for each new process, the other waits for a second \
+         thread. An allocator that sets up arenas for all CPUs at start corresponds to the first, Commensal to the second.\n\
+         The document reports system time. Here it is processor time, because the kernel separates user and system time by \
+         sampling, and such a short process is rarely sampled."
     )
 }
 
@@ -122,15 +121,16 @@ fn document(of: &Compared) -> Option<Documented> {
 fn claims(analysis: &Analysis) -> Vec<Claim> {
     let arms = &analysis.measured.arms;
     let ours = arms.iter().position(|arm| arm.name == COMMENSAL);
-    let figures = SYSTEM_TIME.map(|(cores, value)| format!("{value} at {cores}")).join(", ");
+    let figures = SYSTEM_TIME.map(|(cores, value)| format!("{value} × on {cores} CPUs")).join(", ");
+    let figures = format!("{figures} (shown below 1 agrees)");
     let against = analysis.others.iter().filter(|(baseline, _)| arms[*baseline].is_peer);
     let claim = |(baseline, rows): &(usize, Vec<Vec<Judged>>)| {
         let judged = rows[0].iter().find(|judged| judged.metric == CPU)?;
         let compared = judged.comparisons[ours?]?;
-        let claim = format!("{COMMENSAL} over {}: less processor time", arms[*baseline].name);
+        let claim = format!("processor time, {COMMENSAL} over {}", arms[*baseline].name);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let found = (format!("{:.2} at {cpus}", compared.ratio), compared.ratio);
-        Some(Claim::of(claim, figures.clone(), Some(found), Some(compared.verdict == Verdict::Less)))
+        let found = (format!("{:.2} × on {cpus} CPUs", compared.ratio), compared.ratio);
+        Some(Claim::of(claim, figures.clone(), Some(found), holds(&compared, SYSTEM_TIME[1].1)))
     };
     against.filter_map(claim).collect()
 }

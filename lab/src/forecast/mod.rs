@@ -53,7 +53,7 @@ impl<'a> Probes<'a> {
     fn written(&self, profile: &Profile) -> Result<String> {
         let file = self.scratch.join("tried.toml");
         std::fs::write(&file, profile.text()?).context("cannot write a profile")?;
-        Ok(file.to_str().context("the scratch directory's name is no text")?.to_owned())
+        Ok(file.to_str().context("the path of the temporary directory is not UTF-8")?.to_owned())
     }
 
     /// All that a probe prints with these words.

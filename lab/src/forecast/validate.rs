@@ -133,14 +133,14 @@ pub fn of_here(all: &[Here]) -> Sheet {
     let headings = [
         ("two CPUs", Side::Left),
         ("here", Side::Right),
-        ("the least", Side::Right),
+        ("least", Side::Right),
         ("median", Side::Right),
         ("most", Side::Right),
         ("simulated", Side::Right),
-        ("with least and most costs", Side::Right),
+        ("with low and high costs", Side::Right),
         ("error", Side::Right),
-        ("distributions", Side::Left),
-        ("", Side::Left),
+        ("ranges", Side::Left),
+        ("verdict", Side::Left),
     ];
     let mut sheet = Sheet::new(headings);
     for here in all {
@@ -149,7 +149,7 @@ pub fn of_here(all: &[Here]) -> Sheet {
             Fitted => "fitted",
             _ if here.error().abs() <= LIMIT => "within 35 %",
             Tested => "MISSED",
-            Told => "off by more than 35 %, and not asked for",
+            Told => "more than 35 % off, no limit here",
         };
         sheet.add([
             here.what.to_owned(),
@@ -309,10 +309,10 @@ pub fn told(here: &[Here], curves: &[Held]) -> Vec<Figure> {
 pub fn summary(all: &[Held]) -> Sheet {
     let headings = [
         ("curve", Side::Left),
-        ("fitted", Side::Left),
-        ("held out", Side::Right),
+        ("fitted costs", Side::Left),
+        ("held-out points", Side::Right),
         ("median error", Side::Right),
-        ("worst", Side::Right),
+        ("worst error", Side::Right),
     ];
     let mut sheet = Sheet::new(headings);
     for held in all {
@@ -341,7 +341,7 @@ pub fn summary(all: &[Held]) -> Sheet {
 /// Each point that is off by more than [`MISS`].
 pub fn misses(all: &[Held]) -> Sheet {
     let headings = [
-        ("missed by more than 20 %", Side::Left),
+        ("points with errors above 20 %", Side::Left),
         ("threads", Side::Right),
         ("published", Side::Right),
         ("simulated", Side::Right),
@@ -386,7 +386,7 @@ mod tests {
         let words = |simulated, role| of_here(&[here(simulated, role)]).rows.remove(0)[8..].to_vec();
         assert_eq!(words(2.8, Tested), ["overlap", "MISSED"]);
         assert_eq!(words(0.5, Tested), ["apart", "MISSED"]);
-        assert_eq!(words(9.5, Told), ["apart", "off by more than 35 %, and not asked for"]);
+        assert_eq!(words(9.5, Told), ["apart", "more than 35 % off, no limit here"]);
         assert_eq!(words(2.2, Told), ["overlap", "within 35 %"]);
         assert_eq!(changed(&[]), None, "nothing was held against this machine");
         // What is not fitted does not tell that the machine is another one, nor does one probe of three.

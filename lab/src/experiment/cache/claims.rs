@@ -1,4 +1,4 @@
-//! What the document says, held against what was measured; and what follows besides.
+//! What the document says, compared with what was measured; and further remarks.
 
 use statistics::{Comparison, Verdict};
 
@@ -6,68 +6,76 @@ use super::hackbench::{HACKBENCH, context, documented};
 use super::pair::{BYTES, CONSTRUCTED, CONSTRUCTOR, POP_PUSH, of_all, rust, with_threads};
 use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR};
 use crate::experiment::figures::Figures;
-use crate::experiment::{Claim, Part};
+use crate::experiment::{Claim, NOTHING, Part};
 use crate::machine::Machine;
 use crate::metric::for_people;
 use crate::parameters::Parameters;
 use crate::table::{factor, verdict};
 
-/// The smallest effect that the document's runs could have seen.
-const DOCUMENT_WOULD_SEE: f64 = 0.065;
+/// The smallest effect that the document's runs could have detected.
+const DETECTABLE: f64 = 0.065;
 
 pub fn claims(parts: &[Part]) -> Vec<Claim> {
     let find = |of| Figures(parts).compared(HACKBENCH.name, &context(of), [GENERAL, DEDICATED]);
     let told = |compared: &Comparison| {
         let [low, high] = compared.interval;
-        format!("{} ({} to {}), {}", factor(compared.ratio), factor(low), factor(high), verdict(compared, &HACKBENCH))
+        format!("{} × ({} to {}), {}", factor(compared.ratio), factor(low), factor(high), verdict(compared, &HACKBENCH))
     };
     let claim = |claim: &str, document: String, compared: Option<Comparison>| {
         let found = compared.as_ref().map(|compared| (told(compared), compared.ratio));
         Claim::of(claim, document, found, compared.as_ref().and_then(shows_none))
     };
-    let document = format!("{} (0.973 to 1.067), no difference shown", factor(documented()));
+    let document =
+        format!("{} × (0.973 to 1.067), no difference shown (within 6.5 % of 1 agrees)", factor(documented()));
     vec![
-        claim("hackbench, a context for each task, dedicated over general", document, find("task")),
-        Claim { holds: None, ..claim("the same, a context for each message", "–".to_owned(), find("message")) },
+        claim("hackbench with a context for each task, dedicated over general", document, find("task")),
+        Claim {
+            holds: None,
+            ..claim(
+                "hackbench with a context for each message, dedicated over general",
+                NOTHING.to_owned(),
+                find("message"),
+            )
+        },
     ]
 }
 
-/// The allocation alone: what can be simulated of it.
+/// The allocation alone, which can be simulated.
 pub fn pairs(parts: &[Part], machine: &Machine) -> Vec<Claim> {
     let claim = |words: &str, threads: u64| {
         let row = rust(with_threads(threads));
         let ratio = Figures(parts).compared(POP_PUSH.name, &row, [GENERAL, DEDICATED]).map(|compared| compared.ratio);
-        let claim = format!("an allocation and a release, {words}, dedicated over general");
-        let document = format!("{}, no difference shown, of hackbench", factor(documented()));
-        Claim::of(claim, document, ratio.map(|ratio| (factor(ratio), ratio)), None)
+        let claim = format!("allocation and release, {words}, dedicated over general");
+        let document = format!("{} ×, no difference shown, for hackbench", factor(documented()));
+        Claim::of(claim, document, ratio.map(|ratio| (format!("{} ×", factor(ratio)), ratio)), None)
     };
     vec![claim("one thread", 1), claim("a thread on each CPU", of_all(machine))]
 }
 
-/// The document shows no difference of the size that it could have seen. That holds if this run shows none and could have seen as much.
+/// The document shows no difference. A run agrees if it shows none either and could have detected one of the same size.
 fn shows_none(compared: &Comparison) -> Option<bool> {
     match (compared.verdict, compared.detectable) {
-        (Verdict::NotShown, Some(effect)) if effect <= DOCUMENT_WOULD_SEE => Some(true),
+        (Verdict::NotShown, Some(effect)) if effect <= DETECTABLE => Some(true),
         (Verdict::NotShown, _) => None,
-        // One that the document's runs could not have seen contradicts nothing.
-        _ => Some(compared.ratio.ln().abs() < DOCUMENT_WOULD_SEE.ln_1p()),
+        // A difference that the document's runs could not have detected agrees, too.
+        _ => Some(compared.ratio.ln().abs() < DETECTABLE.ln_1p()),
     }
 }
 
 pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
     let figures = Figures(parts);
-    let is_virtual = if machine.is_virtual { "a virtual one" } else { "no virtual one" };
+    let kind = if machine.is_virtual { "virtual" } else { "real" };
     let real = (!machine.is_simulated())
-        .then(|| format!("The document's author wanted to see it on real hardware: this machine is {is_virtual}."));
+        .then(|| format!("The document asks for a run on real hardware. This machine is {kind}."));
     [real, of_one_thread(figures), constructor(figures), bytes(figures)].into_iter().flatten().collect()
 }
 
 fn of_one_thread(figures: Figures) -> Option<String> {
     let of = |arm| Some(for_people(figures.median(POP_PUSH.name, &with_threads(1), arm)?, "ns"));
-    Some(format!("An allocation and a release of 64 bytes: general {}, dedicated {}.", of(GENERAL)?, of(DEDICATED)?))
+    Some(format!("One allocation and release of 64 bytes: general {}, dedicated {}.", of(GENERAL)?, of(DEDICATED)?))
 }
 
-/// How much of a constructor is saved by objects that stay constructed.
+/// How much of a constructor's time is saved if objects stay constructed.
 fn constructor(figures: Figures) -> Option<String> {
     let none = Parameters::default();
     let of = |metric: &str, arm| figures.median(metric, &none, arm);
@@ -76,7 +84,7 @@ fn constructor(figures: Figures) -> Option<String> {
         [of(CONSTRUCTED.name, DEDICATED)?, of(CONSTRUCTED.name, WITH_CONSTRUCTOR)?],
     );
     Some(format!(
-        "A constructor of {} is worth keeping: each use is {} shorter ({:.0} % of it) where objects stay constructed.",
+        "A constructor takes {}. If objects stay constructed, each use is {} shorter ({:.0} % of the constructor).",
         for_people(alone, "ns"),
         for_people(saved, "ns"),
         saved / alone * 100.0
@@ -91,7 +99,7 @@ fn saved(alone: f64, [each_time, once]: [f64; 2]) -> (f64, f64) {
 fn bytes(figures: Figures) -> Option<String> {
     let of = |arm| figures.median(BYTES.name, &Parameters::default().with("bytes", 904), arm);
     Some(format!(
-        "An object of 904 bytes takes {:.0} bytes from the general classes, {:.0} from its own cache.",
+        "An object of 904 bytes takes {:.0} bytes in the general classes and {:.0} bytes in its own cache.",
         of(GENERAL)?,
         of(DEDICATED)?
     ))
@@ -140,9 +148,9 @@ mod tests {
         let all = arms(&[(GENERAL, 150.0), (DEDICATED, 120.0), (WITH_CONSTRUCTOR, 20.0)]);
         let constructed = example(&all, &[CONSTRUCTED, CONSTRUCTOR], [Parameters::default()].into_iter());
         let remarks = remarks(&[constructed], &Machine::host());
-        assert!(remarks[0].contains("virtual one"));
+        assert!(remarks[0].contains("real hardware"));
         assert!(
-            remarks[1].contains("A constructor of 120 ns") && remarks[1].contains("100 ns shorter (83 %"),
+            remarks[1].contains("A constructor takes 120 ns") && remarks[1].contains("100 ns shorter (83 %"),
             "{}",
             remarks[1]
         );

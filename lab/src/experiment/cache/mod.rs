@@ -1,11 +1,11 @@
-//! A dedicated cache, or the general size classes: does it pay?
+//! Does a dedicated cache pay, compared with the general size classes?
 //!
 //! | file | part |
 //! |---|---|
 //! | `hackbench` | a. messages between tasks, each of which has a context, or each message |
 //! | `pair` | b. an allocation and a release, alone and with a constructor; bytes of an object |
 //!
-//! `claims` holds what was measured against the document. Part c is `compare --arm`, on the user's own program.
+//! `claims` compares what was measured with the document. Part c is `compare --arm`, on the user's own program.
 
 mod claims;
 mod hackbench;
@@ -30,7 +30,7 @@ impl Experiment for Cache {
     fn title(&self) -> Title {
         Title {
             name: "cache",
-            about: "an object cache of its own, or the general size classes",
+            about: "Does an object cache of its own pay, compared with the general size classes?",
             source: SOURCE,
             simulates: true,
         }
@@ -46,7 +46,7 @@ impl Experiment for Cache {
         if machine.is_simulated() {
             missing.push(NOT_SIMULATED.to_owned());
         } else if library(setting).is_none() {
-            missing.push("Not measured: a and b. There is no library to preload.".to_owned());
+            missing.push("Not measured: parts a and b, because there is no library to preload.".to_owned());
         }
         let measured_alone = if machine.is_simulated() { Vec::new() } else { claims::claims(&parts) };
         let claims = measured_alone.into_iter().chain(claims::pairs(&parts, machine)).collect();
@@ -55,18 +55,20 @@ impl Experiment for Cache {
     }
 }
 
-const NOT_SIMULATED: &str =
-    "Not simulated: programs that are started, calls of libraries in C, constructors, and what is in memory.";
+const NOT_SIMULATED: &str = "Not simulated: starts of programs, calls of C libraries, constructors, and memory in use.";
 
 const EXPLANATION: &str = "\
-Part a: hackbench -pipe 20 process 40, as the document ran it, by the program `commensal lab hackbench`. Each of its 800 tasks has a context of 904 bytes, \
-from before it is created until it has ended, as the kernel allocates an audit_context in fork; it comes from a cache named context, or by a rule \
-(cache.context.dedicated:off) from the general classes. hackbench's clock starts when all tasks are there: so it sees contexts released, but not \
-allocated, here as in the document; wall time sees both. The second pair of arms has a context for each of the 320,000 messages, while it is sent.
-Part b: 64 objects are allocated, then freed in the same order, through calls of the library's functions; general is malloc of the same library. \
-The constructor fills 64 words one after the other. Bytes per object are what the process has more in memory with 20,000 objects alive.";
+Part a: hackbench -pipe 20 process 40, as in the document, run by `commensal lab hackbench`. Each of its 800 tasks has a \
+context of 904 bytes from before its creation until after its end, as the kernel allocates an audit_context in fork. Contexts \
+come from a cache named \"context\" (dedicated), or from the general size classes by the setting \
+cache.context.dedicated:off (general). hackbench starts its clock when all tasks are ready. So its time includes the release \
+of contexts, but not their allocation, as in the document. Wall time includes both. The second row allocates a context for \
+each of the 320,000 messages instead.
+Part b: the program allocates 64 objects and frees them in the same order, by calls of the library. \"general\" is malloc of \
+the same library. The constructor fills 64 words. Bytes per object are the additional memory of the process with 20,000 \
+objects alive.";
 
-/// This library's malloc, its caches, and everybody else's malloc, as the probe is told.
+/// This library's malloc, its caches, and other mallocs, in the probe's words.
 fn in_c(setting: &Setting) -> Option<Vec<Arm>> {
     let library = library(setting)?;
     let ours = [(GENERAL, MALLOC), (DEDICATED, CACHE)]

@@ -16,7 +16,7 @@ const BLOCKS: Blocks = Blocks::of(8, 40);
 const BLOCKS_OF_BYTES: Blocks = Blocks::of(3, 10);
 
 pub const POP_PUSH: Metric = nanoseconds("pop_push_ns", "allocation and release");
-pub const CONSTRUCTED: Metric = nanoseconds("constructed_ns", "allocation, constructor if it is needed, release");
+pub const CONSTRUCTED: Metric = nanoseconds("constructed_ns", "allocation, constructor if needed, release");
 pub const CONSTRUCTOR: Metric = nanoseconds("constructor_ns", "the constructor alone");
 pub const BYTES: Metric =
     Metric { name: "bytes_per_object", unit: "B", title: "bytes in memory per object", words: LESS, resolution: 0.2 };
@@ -75,7 +75,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
         probe(setting, &format!("cache bytes {bytes}"), Parameters::default().with("bytes", bytes), &[BYTES])
     };
     let analysis = measured(setting, SIZES.map(subject).into(), &arms, BLOCKS_OF_BYTES, machine::quiet_cpu())?;
-    let title = "b. Bytes of an object, everything counted".to_owned();
+    let title = "b. Memory per object, including metadata".to_owned();
     let plots = |_: &_| Vec::new();
     done.parts.push(Part::of(title, analysis, plots));
     Ok(done)
@@ -84,12 +84,12 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
 /// Pairs through calls of functions in C.
 fn called(setting: &Setting, arms: &[Arm]) -> Result<Measured> {
     let mut done = Measured::default();
-    let one = "b. One allocation and one release by one thread, through calls";
+    let one = "b. One allocation and one release by one thread, by calls of the library";
     done.parts.push(pairs(setting, one, of_one_thread(), arms, machine::quiet_cpu())?);
     if setting.machine.cpus < 2 {
-        done.missing.push("Not measured: what two threads do, as there is one CPU.".to_owned());
+        done.missing.push("Not measured: two threads, because this machine has one CPU.".to_owned());
     } else {
-        let two = "b. One allocation and one release by each of two threads, through calls";
+        let two = "b. One allocation and one release by each of two threads, by calls of the library";
         done.parts.push(pairs(setting, two, of_two_threads(), arms, None)?);
     }
     Ok(done)

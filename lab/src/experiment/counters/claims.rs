@@ -1,4 +1,4 @@
-//! What the document says, held against what was measured; and what follows besides.
+//! What the document says, compared with what was measured; and further remarks.
 
 use super::object::{TWO_THREADS, by_two};
 use super::work::{GIT, GITSOURCE, KERNBENCH, MAKE, of_work};
@@ -20,33 +20,37 @@ pub fn claims(parts: &[Part]) -> Vec<Claim> {
     let figures = Figures(parts);
     let mut claims: Vec<Claim> = SYSTEM_TIME.into_iter().map(|(cpus, value)| spawn(figures, cpus, value)).collect();
     claims.push(share(figures));
-    claims.push(work(figures, "make -j2 (kernbench)", MAKE, KERNBENCH));
-    claims.push(work(figures, "git (gitsource)", GIT, GITSOURCE));
+    claims.push(work(figures, "make -j2 (document: kernbench)", MAKE, KERNBENCH));
+    claims.push(work(figures, "git (document: gitsource)", GIT, GITSOURCE));
     claims.push(two_threads(figures));
     for (metric, how) in [("create_destroy_ns", "one after the other"), ("create_destroy_alive_ns", "256 alive")] {
         claims.extend(
-            [(MERGED, "merging gives"), (CACHED, "merging and caching give")]
-                .map(|arm| objection(figures, metric, how, arm)),
+            [(MERGED, "merging"), (CACHED, "merging and caching")].map(|arm| objection(figures, metric, how, arm)),
         );
     }
     claims
 }
 
-/// Ratios of system time, and besides of all processor time, of which the parts are told from each other by sampling.
+/// Ratios of system time, and of all processor time, because the kernel separates the parts by sampling.
 fn of_system_time(figures: Figures, names: [&str; 2], parameters: &Parameters, claim: String, value: f64) -> Claim {
     let [system, all] = names.map(|metric| figures.compared(metric, parameters, [EAGER, LAZY]));
-    let words = |all: f64, system: f64| format!("{} (with user time {})", factor(system), factor(all));
+    let words = |all: f64, system: f64| format!("{} × ({} × with user time)", factor(system), factor(all));
     let found = system.zip(all).map(|(system, all)| (words(all.ratio, system.ratio), system.ratio));
-    Claim::of(claim, factor(value), found, system.and_then(|system| holds(&system, value)))
+    Claim::of(
+        claim,
+        format!("{} × (shown below 1 agrees)", factor(value)),
+        found,
+        system.and_then(|system| holds(&system, value)),
+    )
 }
 
 fn spawn(figures: Figures, cpus: u64, value: f64) -> Claim {
-    let claim = format!("fork + exec, lazy over eager at {cpus}: system time");
+    let claim = format!("system time of fork and exec, lazy over eager, {cpus} CPUs");
     of_system_time(figures, ["spawn_system_s", "spawn_cpu_s"], &at_cpus(cpus), claim, value)
 }
 
 fn work(figures: Figures, words: &str, name: &str, value: f64) -> Claim {
-    let claim = format!("{words}, lazy over eager at {MAIN_CPUS}: system time");
+    let claim = format!("system time of {words}, lazy over eager, {MAIN_CPUS} CPUs");
     of_system_time(figures, ["system_s", "cpu_s"], &of_work(name), claim, value)
 }
 
@@ -58,30 +62,35 @@ fn share(figures: Figures) -> Claim {
         let shares = shares(figures, LAZY);
         shares.into_iter().rev().find(|(at, _)| *at <= updates.number).map(|(_, share)| share)
     });
-    let claim = format!("share of set-up and tear-down, eager to lazy at {MAIN_CPUS}");
-    let document = format!("{} to < {}", percent(SHARE), percent(SHARE_AFTER));
+    let claim = format!("share of set-up and tear-down, from eager to lazy, {MAIN_CPUS} CPUs");
+    let document = format!("{} to less than {}", percent(SHARE), percent(SHARE_AFTER));
     let found = lazy.map(|share| (format!("{} to {}", percent(SHARE), percent(share)), share));
     Claim::of(claim, document, found, lazy.map(|share| share < SHARE_AFTER))
 }
 
 fn two_threads(figures: Figures) -> Claim {
     let compared = figures.compared("shared_total_ns", &by_two(MAIN_CPUS), [EAGER, LAZY]);
-    let claim = format!("two threads, lazy over eager at {MAIN_CPUS} (here of the object alone)");
-    let found = compared.map(|compared| (factor(compared.ratio), compared.ratio));
-    Claim::of(claim, "0.96 to 0.98", found, compared.and_then(|compared| holds(&compared, TWO_THREADS)))
+    let claim = format!("time of two threads, lazy over eager, {MAIN_CPUS} CPUs (here: of the object alone)");
+    let found = compared.map(|compared| (format!("{} ×", factor(compared.ratio)), compared.ratio));
+    Claim::of(
+        claim,
+        "0.96 to 0.98 × (shown below 1 agrees)",
+        found,
+        compared.and_then(|compared| holds(&compared, TWO_THREADS)),
+    )
 }
 
-/// The reviewers' objection: how much of what lazy saves does an arm without it save?
+/// The reviewers' objection: how much of what lazy saves does another arm save?
 fn objection(figures: Figures, metric: &str, how: &str, (arm, words): (&str, &str)) -> Claim {
     let median = |arm| figures.median(metric, &at_cpus(MAIN_CPUS), arm);
     let saved = |arm| Some(median(EAGER)? - median(arm)?);
     let part = saved(arm).zip(saved(LAZY)).filter(|(_, lazy)| *lazy > 0.0).map(|(arm, lazy)| arm / lazy);
-    let claim = format!("objection: {words} most of the gain ({how})");
-    let found = part.map(|part| (format!("{} of it", percent(part)), part));
-    Claim::of(claim, "may be", found, part.map(|part| part > 0.5))
+    let claim = format!("objection: the gain of {words} over that of lazy ({how})");
+    let found = part.map(|part| (percent(part), part));
+    Claim::of(claim, "it may be most of it (above 50 % agrees)", found, part.map(|part| part > 0.5))
 }
 
-/// What follows besides; a line each.
+/// Further remarks, a line each.
 pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
     let figures = Figures(parts);
     let mut remarks = Vec::new();
@@ -90,21 +99,21 @@ pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
     if !at.is_empty() {
         let share = percent(SHARE);
         remarks.push(format!(
-            "Set-up is the document's {share} of a task of so many updates, at {MAIN_CPUS}: {}.",
+            "Set-up takes {share} of a task, as in the document, if the task has this many updates at {MAIN_CPUS} CPUs: {}.",
             at.join(", ")
         ));
     }
     remarks.extend(left_by_caching(figures));
     if !machine.is_simulated() {
         remarks.push(format!(
-            "What cannot be told on {} CPUs: how much slower a shared word is when {MAIN_CPUS} CPUs add to it. `--cpus` simulates a machine.",
+            "How slow a shared word is for {MAIN_CPUS} CPUs cannot be told on {} CPUs: --cpus {MAIN_CPUS} simulates it.",
             machine.cpus
         ));
     }
     remarks
 }
 
-/// What the objection leaves over.
+/// The times behind the objection.
 fn left_by_caching(figures: Figures) -> Option<String> {
     let median = |metric, arm| Some(for_people(figures.median(metric, &at_cpus(MAIN_CPUS), arm)?, "ns"));
     let of_arm = |arm| {
@@ -119,8 +128,8 @@ fn left_by_caching(figures: Figures) -> Option<String> {
     };
     let growths: Vec<String> = [EAGER, MERGED, CACHED, LAZY].into_iter().map(growth).collect::<Option<_>>()?;
     Some(format!(
-        "The objection in figures, a task at {MAIN_CPUS}, one after the other and with 256 alive: {}. From {few} to {many} possible CPUs a task \
-         becomes longer by the factor: {}.",
+        "The objection in times of a task at {MAIN_CPUS} CPUs, one after the other and with 256 alive: {}. From {few} to {many} \
+         possible CPUs, the time grows by these factors: {}.",
         arms.join(", "),
         growths.join(", ")
     ))
@@ -144,7 +153,7 @@ impl std::fmt::Display for Updates {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // More than two digits would be a promise.
         let unit = 10f64.powf((self.number.log10().floor() - 1.0).max(0.0));
-        let beyond = if self.is_measured { "" } else { " (beyond what was measured)" };
+        let beyond = if self.is_measured { "" } else { " (extrapolated)" };
         write!(out, "{:.0}{beyond}", (self.number / unit).round() * unit)
     }
 }
@@ -219,7 +228,7 @@ mod tests {
         let of = |number, is_measured| Updates { number, is_measured }.to_string();
         assert_eq!(of(8.4, true), "8");
         assert_eq!(of(1234.0, true), "1200");
-        assert_eq!(of(10_345.0, false), "10000 (beyond what was measured)");
+        assert_eq!(of(10_345.0, false), "10000 (extrapolated)");
     }
 
     #[test]
@@ -227,10 +236,10 @@ mod tests {
         let claims = claims(&parts());
         let told: Vec<_> = claims.iter().filter(|claim| claim.claim.starts_with("objection")).collect();
         assert_eq!(told.len(), 4);
-        assert!(told[0].claim.contains("merging gives") && told[0].claim.contains("one after the other"));
+        assert!(told[0].claim.contains("gain of merging over") && told[0].claim.contains("one after the other"));
         // 500 of 995, and 950 of 995.
-        assert_eq!((told[0].measured.as_deref(), told[0].holds), (Some("50.3 % of it"), Some(true)));
-        assert_eq!((told[1].measured.as_deref(), told[1].holds), (Some("95.5 % of it"), Some(true)));
+        assert_eq!((told[0].measured.as_deref(), told[0].holds), (Some("50.3 %"), Some(true)));
+        assert_eq!((told[1].measured.as_deref(), told[1].holds), (Some("95.5 %"), Some(true)));
     }
 
     #[test]
@@ -239,10 +248,10 @@ mod tests {
         let claims = claims(&parts);
         assert_eq!(claims.len(), 10);
         let spawn = &claims[1];
-        assert!(spawn.claim.contains("256") && spawn.document == "0.890", "{}", spawn.document);
+        assert!(spawn.claim.contains("256") && spawn.document.starts_with("0.890 × ("), "{}", spawn.document);
         assert_eq!((&spawn.measured, spawn.holds), (&None, None));
-        let two = claims.iter().find(|claim| claim.claim.starts_with("two threads")).unwrap();
-        assert_eq!((two.measured.as_deref(), two.holds), (Some("0.0050"), Some(true)));
+        let two = claims.iter().find(|claim| claim.claim.contains("two threads")).unwrap();
+        assert_eq!((two.measured.as_deref(), two.holds), (Some("0.0050 ×"), Some(true)));
         assert!(claims.iter().all(|claim| claim.simulated.is_none()));
         assert!(super::claims(&[]).iter().all(|claim| claim.measured.is_none() && claim.holds.is_none()));
     }

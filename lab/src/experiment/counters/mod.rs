@@ -1,4 +1,4 @@
-//! Lazy counters: what it costs to have a per-CPU counter ready for many CPUs, and what waiting for a second thread saves.
+//! Lazy counters: the cost of a per-CPU counter for many CPUs, and what is saved by waiting for a second thread.
 //!
 //! | file | part |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `update` | c. one update |
 //! | `work` | e. fork and exec of a program that does nothing; f. longer real work: make, git |
 //!
-//! `claims` holds what was measured against the document. Parts a to d run the command's own probe.
+//! `claims` compares what was measured with the document. Parts a to d run the command's own probe.
 
 mod claims;
 mod object;
@@ -51,7 +51,7 @@ impl Experiment for Counters {
     fn title(&self) -> Title {
         Title {
             name: "counters",
-            about: "per-CPU counters for one thread: eager, or lazy",
+            about: "What do per-CPU counters cost one thread, eager or lazy?",
             source: LAZY_COUNTERS,
             simulates: true,
         }
@@ -62,7 +62,7 @@ impl Experiment for Counters {
         let possible = if machine.is_simulated() { &PARTS[..SIMULATED_PARTS] } else { &PARTS[..] };
         let Measured { parts, mut missing } = of_parts(possible, setting)?;
         if machine.is_simulated() {
-            missing.push("Not simulated: programs that are started, and calls of the library in C.".to_owned());
+            missing.push("Not simulated: starts of programs, and calls of the C library.".to_owned());
         }
         let remarks = claims::remarks(&parts, machine).into_iter().chain(missing).collect();
         Ok(Outcome::of(setting, EXPLANATION, claims::claims(&parts), remarks, parts))
@@ -70,22 +70,25 @@ impl Experiment for Counters {
 }
 
 const EXPLANATION: &str = "\
-The object is modelled on the kernel's mm_struct: four counters, and two per-CPU members more. Eager: three blocks, zeroed for all CPUs; \
-merged: one block; cached: one ready block, wiped when it is given back, as far as it was touched; lazy: words for the owner, and no block \
-until a second thread comes; lazy and cached: then a ready block. Setting up for N possible CPUs is work for one thread, so it is \
-measured for real; what many CPUs do to each other cannot be told on few, and is not claimed.
-Part c: checked is a plain word behind a look at another, the least that any counter with a state does; per-cpu is a counter that has its \
-cells from the beginning; told is lazy where the caller says whose the counter is. Sixteen words that are compared lie as the counters \
-do, apart or side by side: some processors write two words of a line at once. Calls go to libraries, each arm's with a function of the same name.
-Times of parts a to d are the best of some rounds in a process of its own for each arm and block. Bytes are counted: the object itself, and \
-for each block one line of its head and (2 + rows) × its width, where rows are the CPUs that are laid out, or what was touched.";
+The object is modelled on the kernel's mm_struct: it has four counters and two other per-CPU members. The arms:
+  eager: three blocks, zeroed for all CPUs
+  merged: one block, zeroed for all CPUs
+  cached: one ready block; what was touched of it is zeroed when it is freed
+  lazy: plain words for the owner, and a block when a second thread comes
+  lazy and cached: the same with a ready block
+One thread sets up the memory of N possible CPUs, so this is measured here. How CPUs disturb each other is not.
+Part c: \"checked\" is a plain word behind a test of another word, the least that a counter with a state does. \"per-cpu\" has \
+its cells from the start. \"told\" is lazy, and the caller says whether it owns the counter. Sixteen counters lie apart or side \
+by side, since some processors write two words of a line at once. C functions are called in a library, one for each arm.
+Parts a to d: a time is the best of several rounds, in a new process for each arm and block. Bytes are counted: the object, \
+and for each block a header line and (2 + rows) × its width, with a row for each CPU that is laid out or touched.";
 
-/// Laid out for so many CPUs.
+/// Laid out for this many CPUs.
 fn at_cpus(cpus: u64) -> Parameters {
     Parameters::default().with("possible_cpus", cpus)
 }
 
-/// Likewise, with so many updates in a task.
+/// The same with this many updates in a task.
 fn with_updates(cpus: u64, updates: u64) -> Parameters {
     if updates == USUAL_UPDATES { at_cpus(cpus) } else { at_cpus(cpus).with("updates", updates) }
 }

@@ -67,7 +67,7 @@ pub fn by_two(cpus: u64) -> Parameters {
 pub fn shared(setting: &Setting) -> Result<Measured> {
     let mut done = Measured::from(upgrade(setting)?);
     if setting.machine.cpus < 2 {
-        done.missing.push("Not measured: what two threads do, as there is one CPU.".to_owned());
+        done.missing.push("Not measured: two threads, because this machine has one CPU.".to_owned());
     } else {
         done.parts.push(both(setting)?);
     }
@@ -124,8 +124,9 @@ pub fn look(setting: &Setting) -> Result<Measured> {
     };
     let arms = forms([EAGER, LAZY_AND_CACHED]);
     let analysis = measured(setting, rows_of_look().map(subject).collect(), &arms, BLOCKS, machine::quiet_cpu())?;
-    let title =
-        format!("d. Reading and summing an upgraded counter; {USUAL_SLOTS} slots touched, if nothing else is said");
+    let title = format!(
+        "d. Reading and summing an upgraded counter, with {USUAL_SLOTS} slots touched unless a row says otherwise"
+    );
     Ok(Part::of(title, analysis, |analysis| by_cpus(analysis, SUM, "sum, by possible CPUs").into_iter().collect())
         .into())
 }

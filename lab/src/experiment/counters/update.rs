@@ -85,7 +85,7 @@ fn groups() -> [Group; 4] {
     let title = "c. One update of an upgraded counter";
     let arms = forms([ATOMIC, PER_CPU, LAZY, TOLD]);
     let upgraded = Group { title, metric: UPGRADED, rows: of_upgraded(), arms };
-    let title = "c. One update, where the path is chosen, and where it is told";
+    let title = "c. One update, with the path found at run time, or told by the caller";
     let auto = Group { title, metric: AUTO, rows: of_paths(), arms: forms([TOLD, LAZY]) };
     [owner, remote, upgraded, auto]
 }
@@ -115,7 +115,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     for mut group in groups().into_iter().chain(called_groups(setting)?.into_iter().flatten()) {
         group.rows.retain(|(_, words)| !(is_alone && needs_two(words)));
         if group.rows.is_empty() {
-            done.missing.push(format!("Not measured: {}, as there is one CPU.", group.metric.title));
+            done.missing.push(format!("Not measured: {}, because this machine has one CPU.", group.metric.title));
         } else if !setting.interrupt.seen() {
             done.parts.push(measure_group(setting, group)?);
         }

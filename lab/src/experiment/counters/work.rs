@@ -101,7 +101,8 @@ pub fn work(setting: &Setting) -> Result<Measured> {
         (GIT, &["git", "sh"], "git", git),
     ] {
         if let Some(missing) = needs.iter().find(|program| suite::find(program).is_none()) {
-            done.missing.push(format!("Not measured: f. {name}. There is no {missing}; Debian's {packages} bring it."));
+            done.missing
+                .push(format!("Not measured: f. {name}. {missing} is not installed; install Debian's {packages}."));
             continue;
         }
         let program = prepare(&setting.scratch.path().join(name), &size)?;
@@ -112,7 +113,7 @@ pub fn work(setting: &Setting) -> Result<Measured> {
         let none = setting.arms.iter().filter(|arm| arm.name == GLIBC).cloned();
         let arms: Vec<Arm> = ours.into_iter().chain(none).collect();
         let analysis = measured(setting, subjects, &arms, BLOCKS, None)?;
-        let title = "f. Longer work: make -j2 of a C project, and git in a script".to_owned();
+        let title = "f. Longer work: make -j2 of a C project, and a script of git commands".to_owned();
         let sheets = match analysis.measured.blocks {
             0 => Vec::new(),
             _ => (0..4).map(|metric| table::of_subjects(&analysis, metric)).collect(),
@@ -155,7 +156,7 @@ fn environment(place: &Path) -> BTreeMap<OsString, OsString> {
 
 fn in_shell(place: &Path, script: &str) -> Result<Program> {
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
-    let shell = suite::find("sh").context("there is no sh")?;
+    let shell = suite::find("sh").context("sh is not in PATH")?;
     let program = Program::new(shell, ["sh", "-ec", script]);
     Ok(Program { environment: environment(place), directory: Some(place.to_owned()), ..program })
 }

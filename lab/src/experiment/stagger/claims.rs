@@ -1,19 +1,19 @@
-//! What is held against the document, and against what was asked of the grid.
+//! What was measured, compared with the document and with the goals of the grid.
 
 use super::{
     AHEAD, ALIGNED, COLUMNS, CONTENDED, CPUS, DRAINS, GRID, LONGEST, MAX, POSTED, POSTED_PERIOD, POSTED_RATE, Row,
     SHORTEST, SINGLE_EVENT_MS, SWEPT, Size, TOTAL, Waits, ZERO, of_columns,
 };
 use crate::experiment::figures::Figures;
-use crate::experiment::{Claim, Part};
+use crate::experiment::{Claim, GOAL, Part};
 use crate::metric::Metric;
 use crate::table::factor;
 
-/// Within such a factor, a figure is said to agree.
+/// A figure agrees within this factor.
 const NEAR: f64 = 2.0;
-/// What is one is so to the last digit that is printed.
+/// Periods agree to the last digit that is printed.
 const EXACT: f64 = 5e-4;
-/// Rates that differ by less are the same.
+/// Rates that differ by less are equal.
 const SAME_RATE: f64 = 0.01;
 
 /// Whether two figures agree within a factor.
@@ -31,10 +31,10 @@ fn three(value: f64) -> String {
     format!("{value:.places$}").trim_end_matches(".00").to_owned()
 }
 
-/// What was found: in words, as a number, and whether it is as claimed.
+/// What was found: in words, as a number, and whether it agrees.
 struct Found(String, f64, bool);
 
-/// What is held against the document.
+/// Compares figures with the document.
 struct Judge<'a> {
     figures: Figures<'a>,
     size: &'a Size,
@@ -45,12 +45,12 @@ impl Judge<'_> {
         self.figures.median(metric.name, &row.parameters(), arm)
     }
 
-    /// A claim with what was found; what two threads show says nothing of many CPUs.
+    /// A claim with what was found. Two threads do not tell what many CPUs do.
     fn claim(&self, claim: String, document: String, found: Option<Found>, is_of_many: bool) -> Claim {
         let figure = found.as_ref().map(|Found(_, figure, _)| *figure);
         let (text, holds) = found.map(|Found(text, _, holds)| (text, holds)).unzip();
         let (measured, simulated) = if self.size.is_simulated {
-            (None, text.map(|text| format!("{text}, of {}", self.size.cpus)))
+            (None, text.map(|text| format!("{text}, of {} CPUs", self.size.cpus)))
         } else {
             (text, None)
         };
@@ -58,21 +58,22 @@ impl Judge<'_> {
         Claim { claim, document, measured, simulated, figure, holds }
     }
 
-    /// The same, where the document's figure is one of as many CPUs as it had.
+    /// The same for a figure that depends on the number of CPUs: only as many as in the document can agree.
     fn of_document(&self, claim: Claim) -> Claim {
         Claim { holds: claim.holds.filter(|_| self.size.cpus == CPUS), ..claim }
     }
 
-    /// A column's figures, as fitted or as predicted.
+    /// A column's figures, fitted or predicted.
     fn waits(&self, column: usize, arm: &str, (what, waits): (&str, Waits)) -> Vec<Claim> {
         let row = Row::usual(column, false);
         let of = [(CONTENDED, waits.contended), (TOTAL, waits.total_ms), (MAX, waits.max_ms)];
         let claim = |(metric, documented): (Metric, f64)| {
             let found = self.of(&metric, row, arm);
             let found = found.map(|found| Found(against(found, documented), found, is_near(found, documented)));
-            let what = if metric == MAX && documented == SINGLE_EVENT_MS { "left out" } else { what };
+            let what = if metric == MAX && documented == SINGLE_EVENT_MS { "not fitted" } else { what };
             let claim = format!("{}, {arm}, {what}: {}", row.column().words, metric.title);
-            self.of_document(self.claim(claim, three(documented), found, true))
+            let document = format!("{} (within a factor of {NEAR} agrees)", three(documented));
+            self.of_document(self.claim(claim, document, found, true))
         };
         of.map(claim).into()
     }
@@ -84,8 +85,8 @@ impl Judge<'_> {
             let times = aligned / grid;
             Found(format!("{} × ({} → {})", three(times), three(aligned), three(grid)), times, aligned >= asked * grid)
         });
-        let claim = format!("{}, at equal run rate: times fewer contentions on the grid", COLUMNS[column].words);
-        self.claim(claim, format!("{asked} × as posted"), found, true)
+        let claim = format!("{}, at equal run rate, contentions: aligned over grid", COLUMNS[column].words);
+        self.claim(claim, format!("{GOAL}{asked} × or more, as posted"), found, true)
     }
 
     fn period(&self, claim: &str, row: Row, arm: &str, [least, most]: [f64; 2]) -> Claim {
@@ -93,7 +94,8 @@ impl Judge<'_> {
             let is_it = (shortest - least).abs() < EXACT && (longest - most).abs() < EXACT;
             Found(format!("{shortest:.3} to {longest:.3}"), longest, is_it)
         });
-        self.claim(claim.to_owned(), format!("{least:.3} to {most:.3}"), found, false)
+        let whose = if arm == GRID { GOAL } else { "" };
+        self.claim(claim.to_owned(), format!("{whose}{least:.3} to {most:.3}"), found, false)
     }
 
     fn rate(&self) -> Claim {
@@ -101,21 +103,22 @@ impl Judge<'_> {
         let found = self.of(&DRAINS, row, POSTED).zip(self.of(&DRAINS, row, ALIGNED));
         let found = found.map(|(posted, aligned)| posted / aligned);
         let found = found.map(|rate| Found(factor(rate), rate, (rate / POSTED_RATE - 1.0).abs() < 0.02));
-        let claim = "posted: runs of all CPUs, over one an interval".to_owned();
-        self.of_document(self.claim(claim, factor(POSTED_RATE), found, false))
+        let claim = "posted: run rate over one run per CPU and interval".to_owned();
+        let document = format!("{} × (within 2 % agrees)", factor(POSTED_RATE));
+        self.of_document(self.claim(claim, document, found, false))
     }
 
-    /// Whoever leaves turns out waits less, and that is no merit.
+    /// An arm that runs less often also waits less, so the rates must be equal.
     fn equal_rate(&self, column: usize) -> Claim {
         let row = Row::usual(column, true);
         let found = self.of(&DRAINS, row, GRID).zip(self.of(&DRAINS, row, ALIGNED));
         let found = found.map(|(grid, aligned)| grid / aligned);
         let found = found.map(|rate| Found(factor(rate), rate, (rate - 1.0).abs() < SAME_RATE));
-        let claim = format!("{}, at equal run rate: runs on the grid, over aligned", COLUMNS[column].words);
-        self.claim(claim, "1".to_owned(), found, false)
+        let claim = format!("{}, at equal run rate: run rate, grid over aligned", COLUMNS[column].words);
+        self.claim(claim, format!("{GOAL}1 × (within 1 % agrees)"), found, false)
     }
 
-    /// The most holds of upkeep that anybody ever had ahead under the grid, wherever everybody is on it.
+    /// The most holds of upkeep that any CPU waited for, where all CPUs are on the grid.
     fn ahead(&self) -> Claim {
         let rows = of_columns(|column| {
             let swept = SWEPT.map(|part| Row::swept(column, part));
@@ -127,21 +130,21 @@ impl Judge<'_> {
         let most = |row: Row| self.figures.most(AHEAD.name, &row.parameters(), GRID);
         let found = rows.into_iter().filter_map(most).reduce(f64::max);
         let found = found.map(|ahead| Found(three(ahead), ahead, ahead <= 1.0));
-        self.claim("grid: most holds of upkeep that anybody ever waited for".to_owned(), "–".to_owned(), found, true)
+        self.claim("grid: most holds of upkeep ahead of a CPU".to_owned(), format!("{GOAL}1 or fewer"), found, true)
     }
 
-    /// Contentions of one over those of another, of which there are to be more by so much.
+    /// Contentions of one over those of another, which agree above a ratio.
     fn more(&self, [claim, document]: [&str; 2], one: (Row, &str), other: (Row, &str), least: f64) -> Claim {
         let found = self.of(&CONTENDED, one.0, one.1).zip(self.of(&CONTENDED, other.0, other.1));
         let found = found.filter(|(one, other)| *one > 0.0 || *other > 0.0).map(|(one, other)| {
             let times = one / other;
             Found(format!("{} × ({} against {})", three(times), three(one), three(other)), times, one > least * other)
         });
-        self.claim(claim.to_owned(), document.to_owned(), found, true)
+        self.claim(claim.to_owned(), format!("{document} (above {least} × agrees)"), found, true)
     }
 }
 
-/// So many times more is the herd again.
+/// A ratio of contentions that shows a herd.
 const HERD: f64 = 2.0;
 
 /// All of them.
@@ -156,15 +159,15 @@ pub fn of(parts: &[Part], size: &Size) -> Vec<Claim> {
     }
     let dormant = |shepherd| (Row::dormant(0, shepherd), GRID);
     let odd_off = Row::odd_off(0);
-    let posted = judge.period("posted: periods", Row::usual(0, false), POSTED, [1.0, POSTED_PERIOD]);
+    let posted = judge.period("posted: periods, in intervals", Row::usual(0, false), POSTED, [1.0, POSTED_PERIOD]);
     claims.push(judge.of_document(posted));
     claims.push(judge.rate());
-    claims.push(judge.period("grid: periods", Row::usual(0, true), GRID, [1.0; 2]));
-    claims.push(judge.period("grid: periods, odd ids off-line", odd_off, GRID, [1.0; 2]));
+    claims.push(judge.period("grid: periods, in intervals", Row::usual(0, true), GRID, [1.0; 2]));
+    claims.push(judge.period("grid, odd ids off-line: periods, in intervals", odd_off, GRID, [1.0; 2]));
     claims.push(judge.ahead());
-    let shared = ["odd ids off-line: contentions as posted, over the grid's", "ids share slots"];
+    let shared = ["odd ids off-line, contentions: posted over grid", "ids share slots"];
     claims.push(judge.more(shared, (odd_off, POSTED), (odd_off, GRID), HERD));
-    let herd = ["grid, with a shepherd at delay 0, over one on the grid: contentions", "the same contention again"];
+    let herd = ["contentions, shepherd at delay 0 over shepherd on the grid", "the same contention again"];
     claims.push(judge.more(herd, dormant(ZERO), dormant(GRID), HERD));
     claims
 }
@@ -204,14 +207,17 @@ mod tests {
             assert_eq!(holds(&parts(900.0, posted), words), Some(is_near), "{posted}");
         }
         let told = found(&parts(436.0, 1.0), &SIZE, "aligned, fitted: drains");
-        assert_eq!((told.document.as_str(), told.simulated.as_deref()), ("872", Some("436 (0.500 ×), of 72")));
+        assert_eq!(
+            (told.document.as_str(), told.simulated.as_deref()),
+            ("872 (within a factor of 2 agrees)", Some("436 (0.500 ×), of 72 CPUs"))
+        );
         assert_eq!(holds(&parts(900.0, 1.0), "without KASAN, aligned, fitted: drains"), None, "it was not measured");
     }
 
     #[test]
     fn grid_claim_holds_at_the_factor_that_was_asked_for() {
         for (column, least) in [(0, 7.5), (1, 1.8)] {
-            let words = format!("{}, at equal run rate: times fewer", COLUMNS[column].words);
+            let words = format!("{}, at equal run rate, contentions", COLUMNS[column].words);
             let parts = |aligned: f64| [part([aligned, 9.0, 9.0, 10.0], &[Row::usual(column, true)])];
             assert_eq!(holds(&parts(10.0 * least + 1.0), &words), Some(true));
             assert_eq!(holds(&parts(10.0 * least - 1.0), &words), Some(false));
@@ -226,13 +232,16 @@ mod tests {
         // All metrics of an arm have one value, and the periods are two.
         assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.9965], &[Row::usual(0, true)])], "grid: periods"), Some(true));
         assert_eq!(holds(&[part([9.0, 9.0, 9.0, 1.1], &[Row::usual(0, true)])], "grid: periods"), Some(false));
-        let even = "grid: periods, odd";
+        let even = "grid, odd ids off-line: periods";
         assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.9965], &[Row::odd_off(0)])], even), Some(true));
         assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.99], &[Row::odd_off(0)])], even), Some(false));
-        let rate = |posted| holds(&[part([100.0, 9.0, posted, 9.0], &[Row::usual(0, false)])], "posted: runs");
+        let rate = |posted| holds(&[part([100.0, 9.0, posted, 9.0], &[Row::usual(0, false)])], "posted: run rate");
         assert_eq!([rate(69.7), rate(100.0), rate(66.0)], [Some(true), Some(false), Some(false)]);
         let equal = |grid| {
-            holds(&[part([100.0, 9.0, 9.0, grid], &[Row::usual(1, true)])], "without KASAN, at equal run rate: runs")
+            holds(
+                &[part([100.0, 9.0, 9.0, grid], &[Row::usual(1, true)])],
+                "without KASAN, at equal run rate: run rate",
+            )
         };
         assert_eq!([equal(100.0), equal(97.0), equal(20.0)], [Some(true), Some(false), Some(false)]);
     }
@@ -241,7 +250,7 @@ mod tests {
     fn claim_on_another_machine_is_left_open() {
         let few = Size { cpus: 8, threads: 8, ..SIZE };
         let parts = [part([872.0, 9.0, 872.0 * POSTED_RATE, 9.0], &[Row::usual(0, false)])];
-        for words in ["with KASAN, aligned, fitted: drains", "posted: runs"] {
+        for words in ["with KASAN, aligned, fitted: drains", "posted: run rate"] {
             assert_eq!(holds(&parts, words), Some(true), "{words}");
             let of_few = found(&parts, &few, words);
             assert!(of_few.holds.is_none() && of_few.simulated.is_some(), "{words}");
@@ -252,7 +261,8 @@ mod tests {
     fn comparison_of_worst_runs_tells_which_way_is_ahead() {
         let ahead = |grid| holds(&[part([9.0, 9.0, 9.0, grid], &[Row::swept(1, 4.0)])], "most holds");
         assert_eq!([ahead(0.99), ahead(0.996), ahead(2.0)], [Some(true), Some(false), Some(false)]);
-        let shared = |posted| holds(&[part([9.0, 9.0, posted, 10.0], &[Row::odd_off(0)])], "contentions as posted");
+        let shared =
+            |posted| holds(&[part([9.0, 9.0, posted, 10.0], &[Row::odd_off(0)])], "contentions: posted over grid");
         assert_eq!([shared(30.0), shared(11.0)], [Some(true), Some(false)]);
         let herd = |zero| {
             let at = |shepherd, grid| part([9.0, 9.0, 9.0, grid], &[Row::dormant(0, shepherd)]);
@@ -266,7 +276,7 @@ mod tests {
     fn contention_of_many_is_never_claimed_of_two_threads() {
         let host = Size { is_simulated: false, threads: 2, interval_us: HOST_INTERVAL_US, ..SIZE };
         let parts = [part([900.0, 9.0, 9.0, 0.9965], &[Row::usual(0, true)])];
-        let fewer = found(&parts, &host, "at equal run rate: times fewer");
+        let fewer = found(&parts, &host, "at equal run rate, contentions");
         assert!(fewer.holds.is_none() && fewer.simulated.is_none() && fewer.measured.is_some());
         assert_eq!(found(&parts, &host, "grid: periods").holds, Some(true));
         assert!(of(&[], &SIZE).iter().all(|claim| claim.holds.is_none() && claim.simulated.is_none()));

@@ -1,5 +1,5 @@
-//! Upkeep without a herd: what is beyond the page lists' marks goes back to the zone, whose one lock all CPUs then want, at once or one after the
-//! other; under a load that is fitted to what a kernel patch measured before, and not to what it measured after.
+//! Upkeep without a herd: page lists return pages above their marks to the zone, under its one lock. All CPUs want the lock at
+//! the same time, or one after the other. The load is fitted to what a kernel patch measured before it, not after it.
 
 mod claims;
 
@@ -102,15 +102,15 @@ const TOTAL: Metric =
 const MAX: Metric = Metric { name: "max_wait_ms", title: "longest wait, ms", ..TOTAL };
 const AVERAGE: Metric = Metric { name: "avg_wait_us", unit: "us", title: "average wait, µs", ..TOTAL };
 const DRAINS: Metric =
-    Metric { name: "drains_per_interval", title: "drains in an interval", resolution: 0.1, ..CONTENDED };
-const PAGES: Metric = Metric { name: "pages_per_interval", title: "pages that went back in an interval", ..DRAINS };
+    Metric { name: "drains_per_interval", title: "drains per interval", resolution: 0.1, ..CONTENDED };
+const PAGES: Metric = Metric { name: "pages_per_interval", title: "pages returned per interval", ..DRAINS };
 const SHORTEST: Metric =
     Metric { name: "period_min", title: "shortest period of a CPU, in intervals", resolution: 1e-5, ..CONTENDED };
 const LONGEST: Metric = Metric { name: "period_max", title: "longest period of a CPU, in intervals", ..SHORTEST };
-const STRANDED: Metric = Metric { name: "stranded_pages", title: "most pages stranded on a dormant CPU", ..CONTENDED };
-const AHEAD: Metric = Metric { name: "ahead_max", title: "most holds of upkeep that somebody had ahead", ..CONTENDED };
+const STRANDED: Metric = Metric { name: "stranded_pages", title: "most pages stranded on a resting CPU", ..CONTENDED };
+const AHEAD: Metric = Metric { name: "ahead_max", title: "most holds of upkeep ahead of a CPU", ..CONTENDED };
 const OF_LOAD: Metric = Metric { name: "load_contended", title: "the load's holds that waited", ..CONTENDED };
-const MISSED: Metric = Metric { name: "missed", title: "turns that were missed", ..CONTENDED };
+const MISSED: Metric = Metric { name: "missed", title: "missed turns", ..CONTENDED };
 
 /// In the order in which the probe prints them.
 const METRICS: [Metric; 12] =
@@ -123,7 +123,7 @@ impl Experiment for Stagger {
     fn title(&self) -> Title {
         Title {
             name: "stagger",
-            about: "upkeep without a herd: when each CPU has its turn",
+            about: "How long do CPUs wait if their upkeep runs at once, or in turn?",
             source: SOURCE,
             simulates: true,
         }
@@ -138,26 +138,29 @@ impl Experiment for Stagger {
         // What was measured is shown also without.
         match picture(setting) {
             Ok(picture) => pictures.push(picture),
-            Err(why) => remarks.push(format!("there is no picture of the drains: {why}")),
+            Err(why) => remarks.push(format!("No picture of the drains: {why}.")),
         }
         Ok(Outcome { claims, about, remarks, pictures, machine, parts, predicted: Vec::new() })
     }
 }
 
 const EXPLANATION: &str = "\
-Each CPU has a page list, bursts of allocations that take from the zone what the list has not, and frees that leave it there. Once an interval what is \
-beyond the list's mark goes back, in batches of 63 pages, one hold of the zone's lock for each. Aligned: at the same boundary for all. Skew: three jiffies \
-apart, as the kernel's __round_jiffies_relative() has it. Posted: an interval, and as much more as the id is of all CPUs, after each run. Grid: as the \
-runtime does it, one interval after the last time, each CPU in a window of its own. Timers go off at jiffies, of which an interval has 250, and what they start \
-begins a little later, by chance. At equal run rate the posted delays are multiplied by their mean rate, so that all CPUs together run as often.
-Waits are those of drains; perf's figures (-S free_pcppages_bulk) have those of the load's own frees, too. Each block is a seed, from which load and chance are \
-drawn, the same for all arms.
-The time for a batch, in each column of the document's table, and that of the zone's other users, in both, were fitted to the figures before the patch (commensal \
-workload stagger fit does it again); those after it are predicted. On this machine two threads serve 72 CPUs in intervals of 20 ms: that shows that it works, and \
-says nothing of the contention of 72: whoever is taken off a core while it waits has all holds of the other thread ahead.
-The maxima of the posting stood in each other's column, and the author put them right: these are the right ones. KASAN's longest wait before the patch, 35.76 ms, is 18 % of all \
-waiting: a single event, which was left out of the fit.
-The kernel's round_jiffies_relative() skews by CPU itself, so what the document calls aligned was not exactly so.";
+Each CPU has a page list. Bursts of allocations take pages from the zone, and frees leave them in the list. Once per interval \
+each CPU drains its list: it returns pages above the mark in batches of 63, and holds the zone's lock for each batch. The arms:
+  aligned: all CPUs at the same moment
+  skew: three jiffies apart, as in the kernel's __round_jiffies_relative()
+  posted: one interval after the last run, plus a share of an interval that grows with the CPU's id
+  grid: what Commensal does; one interval after the last time, each CPU in its own window
+An interval has 250 jiffies. A timer fires at a jiffy, and its work starts a little later, by chance. \"at equal run rate\" scales \
+the posted delays so that all CPUs together run as often as in the other arms.
+Waits are those of drains. The figures of perf (-S free_pcppages_bulk) also include the frees of the load. Each block has a \
+seed for load and chance, the same for all arms.
+Three times were fitted to the figures before the patch: that of a batch in each column of the document's table, and that of \
+the zone's other users. `commensal workload stagger fit` repeats the fit. The figures after the patch are predicted. On a real \
+machine two threads serve 72 CPUs in intervals of 20 ms. This shows that the code works, and not how 72 CPUs contend.
+The posting had its two maxima in the wrong columns, and the author put them right; they are right here. The longest wait with \
+KASAN before the patch, 35.76 ms, is 18 % of all waiting. It is a single event and was not fitted.
+The kernel's round_jiffies_relative() itself skews by CPU, so the kernel's runs were not exactly aligned.";
 
 /// What is served, and by how many.
 #[derive(Clone, Copy)]
@@ -282,7 +285,7 @@ fn dormant(setting: &Setting) -> Result<Measured> {
     let rows = of_columns(|column| [ZERO, GRID].map(|shepherd| Row::dormant(column, shepherd)).to_vec());
     let rows = if setting.machine.is_simulated() { rows } else { rows[..2].to_vec() };
     let shown = [CONTENDED, TOTAL, DRAINS, STRANDED, AHEAD];
-    part(setting, "CPUs that rest in most intervals, and are queued by a shepherd", rows, BLOCKS, &shown)
+    part(setting, "CPUs that rest in most intervals and are queued by a shepherd", rows, BLOCKS, &shown)
 }
 
 fn swept(setting: &Setting) -> Result<Measured> {
@@ -324,7 +327,7 @@ fn picture(setting: &Setting) -> Result<Figure> {
         Ok((format!("{arm}: {waited} of {} waited", shown.len()), shown))
     };
     let panels = [panel(ALIGNED)?, panel(POSTED)?, panel(GRID)?];
-    let words = ["intervals", "a drain that had to wait for the zone's lock", "one that had not"];
+    let words = ["intervals", "a drain that waited for the zone's lock", "a drain that did not"];
     let drawn = plot::turns(&panels, (size.cpus as u32, SHOWN), words);
     let machine =
         if size.is_simulated { "simulated".to_owned() } else { format!("served by {} threads", size.threads) };
