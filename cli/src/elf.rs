@@ -1,6 +1,4 @@
-//! What the command needs to know of an ELF file: for which machine it is, whether a loader starts it, what it exports.
-//!
-//! Only the parts that are asked for are read, however large the file is.
+//! Facts about an ELF file: its machine, whether a loader starts it, and what it exports. Reads only these parts of the file.
 
 use std::fs::File;
 use std::io;

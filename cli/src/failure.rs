@@ -1,12 +1,11 @@
-//! Why the command itself ends: an exit status and one line.
+//! Failures of the command itself: an exit status and one line.
 //!
-//! The statuses are those of shells and of `env`, so that scripts need not learn new ones. A line says what was found, what
-//! was expected and what to do.
+//! The statuses are those of shells and of `env`. A line says what was found, what was expected and what to do.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Exit statuses of the command itself; a program that was started gives its own.
+/// Exit statuses of the command itself. A program that it starts has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Bad usage of the command line.
@@ -28,7 +27,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that is explained by `line`, which names no program: `main` puts `commensal: ` before it.
+    /// A failure with a line, which `main` prints behind `commensal: `.
     pub fn new(status: Status, line: impl Into<String>) -> Self {
         let line = line.into();
         Self { status, line }
@@ -44,7 +43,7 @@ impl Failure {
         Self::new(Status::Ours, line)
     }
 
-    /// Likewise, with all that is known of why.
+    /// The same, with the error and its causes.
     pub fn of(error: anyhow::Error) -> Self {
         Self::ours(format!("{error:#}"))
     }

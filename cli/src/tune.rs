@@ -1,7 +1,7 @@
-//! `commensal tune`: changes how much each slot keeps of a cache, in a program that runs.
+//! `commensal tune`: changes how many objects of a cache each CPU keeps, in a running program.
 //!
-//! `run` gives each program a page that it shares with whoever opens it: a file without a name, which is among the program's descriptors. The
-//! request is written there, and the program does it when it next comes along a slow path of the library.
+//! `run` gives each program a shared page: a file without a name among the program's descriptors. `tune` writes a request
+//! there, and the program obeys when a thread next reaches a slow path of the library.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,36 +17,36 @@ use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, fcntl_add_seals, flock, 
 
 use crate::failure::Failure;
 
-/// What the file is called where descriptors are listed.
+/// The file's name in the list of descriptors.
 const FILE: &str = "commensal-control";
 const PAGE_BYTES: u64 = 4096;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Change how much each CPU keeps of a cache, in a program that runs under `commensal run`
+/// Change how many objects of a cache each CPU keeps, in a program under `commensal run`
 #[derive(Args)]
 pub struct Tune {
-    /// The program's process
+    /// Process id of the program
     pid: u32,
 
-    /// The cache, as `run --slabinfo` names it; malloc-64 and its like are malloc's own
+    /// Name of the cache in `commensal slabinfo PID`; malloc-64 is malloc's cache for 64 bytes
     cache: String,
 
-    /// Objects that each CPU keeps at most
+    /// Most objects that each CPU keeps, up to 256
     limit: u32,
 
-    /// Objects that move at once: 1 to 125, and at most LIMIT
+    /// Objects that move at once, 1 to 125 and at most LIMIT
     batch: u32,
 
-    /// How long to wait until the program comes along
+    /// Seconds to wait for the program to take the request
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     wait: u32,
 }
 
-/// Makes a page for this process, or the program that takes its place; it stays open there. None: there is no memory for one.
+/// Makes a page for this process, or for the program that replaces it and inherits it. None if memory is short.
 pub fn page_for_this_process() -> Option<OwnedFd> {
     let file = File::from(memfd_create(FILE, MemfdFlags::ALLOW_SEALING).ok()?);
     file.set_len(PAGE_BYTES).ok()?;
-    // The program maps no file that somebody can take from under it.
+    // A file that can shrink could crash the program, which maps it.
     fcntl_add_seals(&file, SealFlags::SHRINK).ok()?;
     file.write_all_at(&MARK, 0).ok()?;
     file.write_all_at(&std::process::id().to_ne_bytes(), OFFSETS[0] as u64).ok()?;
@@ -62,43 +62,51 @@ pub fn setting(page: &OwnedFd) -> String {
 pub fn tune(request: &Tune) -> Result<ExitCode, Failure> {
     let failed = |what: String| Failure::ours(what);
     if request.cache.len() > NAME_BYTES {
-        return Err(Failure::usage(format!("no cache has a name of {} letters", request.cache.len())));
+        return Err(Failure::usage(format!("CACHE has {} bytes; expected at most {NAME_BYTES}", request.cache.len())));
     }
     let page = open(request.pid).map_err(failed)?;
-    // Two operators ask one after the other.
+    // Requests of two operators wait for each other.
     flock(&page, FlockOperation::LockExclusive)
-        .map_err(|error| failed(format!("the page cannot be locked: {error}")))?;
-    let asked = ask(&page, request).map_err(|error| failed(format!("the request cannot be written: {error}")))?;
+        .map_err(|error| failed(format!("cannot lock the page of the process ({error})")))?;
+    let asked = ask(&page, request).map_err(|error| failed(format!("cannot write the request ({error})")))?;
     let until = Instant::now() + Duration::from_secs(request.wait.into());
-    while read(&page, OFFSETS[2]).map_err(|error| failed(format!("the answer cannot be read: {error}")))? != asked {
+    while read(&page, OFFSETS[2]).map_err(|error| failed(format!("cannot read the answer ({error})")))? != asked {
         if Instant::now() > until {
             return Err(failed(format!(
-                "process {} did not come along a slow path of the library within {} s; it does what was asked when it does, or wait longer by --wait",
+                "process {} has not taken the request within {} s, because no thread reached a slow path of the library; it \
+                 will when one does",
                 request.pid, request.wait
             )));
         }
         std::thread::sleep(PAUSE);
     }
-    match read(&page, OFFSETS[3]).map_err(|error| failed(format!("the answer cannot be read: {error}")))? {
-        0 => Err(failed(format!("process {} has no cache {}: `run --slabinfo` names those there are", request.pid, request.cache))),
-        REFUSED => Err(failed("a batch has 1 to 125 objects, and a limit is at least one batch and at most 256".to_owned())),
+    match read(&page, OFFSETS[3]).map_err(|error| failed(format!("cannot read the answer ({error})")))? {
+        0 => {
+            let Tune { pid, cache, .. } = request;
+            Err(failed(format!("process {pid} has no cache {cache}; commensal slabinfo {pid} lists its caches")))
+        }
+        REFUSED => Err(failed("expected a BATCH of 1 to 125, and a LIMIT from BATCH to 256".to_owned())),
         REFUSED_BY_KERNEL => Err(failed(
-            "the kernel refused membarrier: arrays that are in use stay as they are until they are retired by themselves".to_owned(),
+            "the kernel refused membarrier, so magazines in use keep their size until the program replaces them"
+                .to_owned(),
         )),
         caches => {
             let many = if caches == 1 { "cache" } else { "caches" };
-            println!("{caches} {many} {} of process {}: limit {}, batch {}", request.cache, request.pid, request.limit, request.batch);
+            println!(
+                "{caches} {many} {} of process {}: limit {}, batch {}",
+                request.cache, request.pid, request.limit, request.batch
+            );
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// The page of a process; an error says why there is none.
+/// The page of a process, or why there is none.
 fn open(pid: u32) -> Result<File, String> {
     let folder = PathBuf::from(format!("/proc/{pid}/fd"));
     let entries = fs::read_dir(&folder).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no process {pid}"),
-        _ => format!("process {pid} is not yours to tune: {error}"),
+        io::ErrorKind::NotFound => format!("no process {pid}"),
+        _ => format!("cannot look into process {pid} ({error})"),
     })?;
     let is_page = |path: &PathBuf| {
         let name = fs::read_link(path).unwrap_or_default();
@@ -110,9 +118,7 @@ fn open(pid: u32) -> Result<File, String> {
             return Ok(page);
         }
     }
-    Err(format!(
-        "process {pid} does not run under `commensal run`, or has closed the descriptor by which it can be tuned"
-    ))
+    Err(format!("process {pid} does not run under commensal run, or has closed its descriptors"))
 }
 
 /// Writes a request; returns its number.

@@ -99,7 +99,8 @@ fn kicks_that_a_filter_refuses_are_seen_and_explained() {
     let c = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dropin/c");
     let filter = folder.path().join("filter");
     compile(&fs::read_to_string(c.join("seccomp.c")).unwrap(), &filter, &["-pthread", "-I", c.to_str().unwrap()]);
-    for (call, why) in [("membarrier=1", "a filter of system calls"), ("membarrier=38", "or a filter says so")] {
+    for (call, why) in [("membarrier=1", "a seccomp filter refuses"), ("membarrier=38", "or a seccomp filter says so")]
+    {
         let found = findings_under(&filter, &["run", call]);
         assert_eq!(found["seen"], json!({ "mode": "concurrency-ids", "kicks": "refused" }), "{found}");
         let (verdict, told) = item(&found, "membarrier");
@@ -117,7 +118,7 @@ fn statistics_page_that_is_refused_is_explained() {
 
 #[test]
 fn process_in_a_sandbox_tells_what_it_lost() {
-    for (tunables, kind) in [("", "by concurrency ids"), ("glibc.pthread.rseq=0", "one slot a thread")] {
+    for (tunables, kind) in [("", "by concurrency ids"), ("glibc.pthread.rseq=0", "one slot per thread")] {
         let done =
             commensal().env("GLIBC_TUNABLES", tunables).args(["doctor", "--sandbox", "--json"]).output().unwrap();
         let found = findings(&done);
@@ -154,7 +155,7 @@ fn library_that_does_not_work_gives_status_1() {
         (Path::new("/no/such/libcommensal.so"), "cannot be found"),
         (Path::new("/etc/passwd"), "is not a shared library"),
         (&empty, "printed no statistics"),
-        (&crash, "ended by signal 6"),
+        (&crash, "killed by signal 6"),
     ] {
         let run = |args: &[&str]| commensal().env("COMMENSAL_LIBRARY", library).args(args).output().unwrap();
         let done = run(&["doctor", "--json"]);

@@ -1,15 +1,15 @@
-//! What the kernel and the C library say of this process, and so of what it starts. Asked once, by system calls that change nothing.
+//! What the kernel and the C library offer this process and its children. Asked once, by system calls that change nothing.
 
 use std::ffi::CStr;
 
 use rustix::system::uname;
 
-/// What a system call came to that was made to see whether there is one.
+/// Whether a system call exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// The kernel has it.
     There,
-    /// The kernel lacks it, or a filter says so.
+    /// The kernel does not have it, or a filter says so.
     Missing,
     /// A filter refuses it.
     Forbidden,
@@ -82,7 +82,7 @@ fn rseq_feature_bytes() -> u64 {
     unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) }
 }
 
-/// What a call says, or why there is none; one that the kernel has and does not like is there.
+/// The result of a call, or why it is not possible. A call that refuses its arguments exists.
 fn call(result: libc::c_long) -> Result<libc::c_long, Call> {
     if result >= 0 {
         return Ok(result);
@@ -96,7 +96,7 @@ fn call(result: libc::c_long) -> Result<libc::c_long, Call> {
 
 #[cfg(test)]
 impl Facts {
-    /// Of a machine that has all that the library can use.
+    /// A machine with all that the library can use.
     pub fn all() -> Self {
         Self {
             kernel: "6.8.0".to_owned(),

@@ -1,7 +1,7 @@
 //! `commensal doctor`: which mode the library is in on this machine, why, and what that costs.
 //!
-//! `trial` runs a small process under the library: what it says counts. `facts` asks the kernel and the C library, and so explains what was
-//! seen. Here both become findings: a row of the table each, or an object of the JSON.
+//! `trial` runs a small process under the library to see what it does. `facts` asks the kernel and the C library why. Both become
+//! findings here: a row of the table or an object of the JSON each.
 
 mod facts;
 pub mod sandbox;
@@ -19,27 +19,28 @@ use crate::places;
 use facts::{Call, Facts};
 use trial::{Kicks, Mode, Page, Seen};
 
-/// Say which mode the library is in on this machine, why, and what that costs
+/// Check how the library works on this machine: its mode, the reason, and what it costs
 ///
-/// A small process runs under the library and tells. Each finding says what can be done, if anything. The exit status is 0 if programs can run
-/// under the library, 1 if not.
+/// Runs a small process under the library. Each finding says what it means for programs, and what you can do.
+///
+/// Exit status: 0 if programs can run under the library, otherwise 1.
 #[derive(Args)]
 pub struct Doctor {
-    /// Write the findings as JSON, for programs
+    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
 
-    /// Say what programs lose that forbid themselves system calls, by a process that does
+    /// Check instead what a program loses if it forbids itself system calls by seccomp
     #[arg(long)]
     sandbox: bool,
 }
 
-/// What a finding comes to, from best to worst.
+/// Verdicts, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
-    /// All that the library can use is there.
+    /// The library has all that it can use.
     Fine,
-    /// It could not be told.
+    /// Not known.
     Unknown,
     /// The library works, with less.
     Less,
@@ -57,9 +58,9 @@ impl Verdict {
 struct Finding {
     item: &'static str,
     verdict: Verdict,
-    /// What was found, and why it is so.
+    /// What was found, and why.
     found: String,
-    /// What that means for programs: what it costs, if it costs something.
+    /// What that means for programs, and what it costs.
     meaning: String,
     /// What the user can do.
     advice: Option<String>,
@@ -106,18 +107,18 @@ fn of_library(library: Option<&Library>, seen: &Result<Seen, String>) -> Finding
     const ITEM: &str = "library";
     let Some(library) = library else {
         let why = seen.as_ref().err().map_or("", String::as_str);
-        return Finding::new(ITEM, Verdict::Fails, why, "no program can run under it");
+        return Finding::new(ITEM, Verdict::Fails, why, "no program can run under the library");
     };
     let version = library.version();
     let found = format!("{}, version {}", library.path.display(), version.as_deref().unwrap_or("unknown"));
     match (seen, library.version_warning()) {
-        (Err(why), _) => Finding::new(ITEM, Verdict::Fails, found, format!("a small process under it failed: {why}"))
-            .advising("`commensal run --stats -- true` shows more"),
+        (Err(why), _) => Finding::new(ITEM, Verdict::Fails, found, format!("a small process failed under it: {why}"))
+            .advising("try `commensal run --stats -- true`"),
         (Ok(_), Some(_)) => {
             let meaning =
-                format!("this command has version {}: settings and statistics may not fit", library::OWN_VERSION);
+                format!("this command has version {}: settings and statistics may differ", library::OWN_VERSION);
             Finding::new(ITEM, Verdict::Less, found, meaning)
-                .advising("build both from one source, or unset COMMENSAL_LIBRARY")
+                .advising("use the same version of both, or unset COMMENSAL_LIBRARY")
         }
         (Ok(_), None) => Finding::new(ITEM, Verdict::Fine, found, "programs run under it"),
     }
@@ -129,33 +130,38 @@ fn of_mode(seen: &Seen, facts: &Facts) -> Finding {
         Mode::ConcurrencyIds => Finding::new(
             ITEM,
             Verdict::Fine,
-            format!("slots by concurrency ids: Linux {} and glibc {} have them", facts.kernel, facts.libc),
-            "each running thread has a slot, and idle threads keep nothing; a process with one thread starts no other",
+            format!("slots by concurrency ids, which Linux {} and glibc {} support", facts.kernel, facts.libc),
+            "each running thread has a slot, and idle threads hold no memory; a process with one thread starts no other",
         ),
         Mode::SlotPerThread => {
             let (why, advice) = why_slot_per_thread(facts);
-            let meaning = "as fast, but an idle thread keeps what it cached, and a signal handler must not allocate while it \
+            let meaning = "as fast, but idle threads hold cached memory, and a signal handler must not allocate if it \
                            interrupts an allocation";
-            Finding::new(ITEM, Verdict::Less, format!("one slot a thread (fallback): {why}"), meaning).advising(advice)
+            Finding::new(ITEM, Verdict::Less, format!("one slot per thread (fallback): {why}"), meaning)
+                .advising(advice)
         }
     }
 }
 
-const UNEXPLAINED: (&str, &str) = ("nothing that was looked at explains it", "report this");
+const UNEXPLAINED: (&str, &str) = ("the reason is unknown", "please report this");
 
 fn why_slot_per_thread(facts: &Facts) -> (String, &'static str) {
     let (why, advice) = match facts.rseq_bytes {
         None => {
-            let why = format!("glibc {} registers no thread for restartable sequences", facts.libc);
+            let why = format!("glibc {} does not register threads for restartable sequences", facts.libc);
             return (why, "use a distribution with glibc 2.35 or newer");
         }
         Some(0) => match facts.rseq_call {
             _ if facts.is_rseq_tuned_off() => {
-                ("GLIBC_TUNABLES has glibc.pthread.rseq=0", "take glibc.pthread.rseq=0 out of GLIBC_TUNABLES")
+                ("GLIBC_TUNABLES has glibc.pthread.rseq=0", "remove glibc.pthread.rseq=0 from GLIBC_TUNABLES")
             }
-            Call::Forbidden => ("a filter of system calls refuses rseq", "allow rseq in the sandbox's seccomp filter"),
-            Call::Missing => ("the kernel lacks rseq, or a filter says so", "use Linux 6.3 or newer, with CONFIG_RSEQ"),
-            Call::There => ("glibc registered no restartable sequences", "see whether something else registers them"),
+            Call::Forbidden => ("a seccomp filter refuses rseq", "allow rseq in the sandbox's seccomp filter"),
+            Call::Missing => {
+                ("the kernel has no rseq, or a seccomp filter says so", "use Linux 6.3 or newer, with CONFIG_RSEQ")
+            }
+            Call::There => {
+                ("glibc registered no restartable sequences", "look for another library that registers them")
+            }
         },
         Some(_) if !facts.has_concurrency_ids() => {
             return (format!("Linux {} has no concurrency ids", facts.kernel), "use Linux 6.3 or newer");
@@ -171,20 +177,20 @@ fn of_kicks(seen: &Seen, facts: &Facts) -> Finding {
         Kicks::Possible => Finding::new(
             ITEM,
             Verdict::Fine,
-            "kicks possible: the kernel has membarrier for restartable sequences",
-            "idle CPUs give back what they cached, limits are exact, and RCU readers need no fence",
+            "kicks are possible: the kernel has membarrier for restartable sequences",
+            "idle CPUs return cached memory, limits are exact, and RCU readers need no fence",
         ),
         Kicks::NotUsed => {
-            let meaning = "each thread owns its slot: nothing interrupts another CPU";
+            let meaning = "each thread owns its slot, so the library never interrupts other CPUs";
             Finding::new(ITEM, Verdict::Fine, "not used in this mode", meaning)
         }
         Kicks::Refused => {
             let (why, advice) = match facts.membarrier {
                 Err(Call::Forbidden) => {
-                    ("a filter of system calls refuses membarrier", "allow membarrier in the sandbox's seccomp filter")
+                    ("a seccomp filter refuses membarrier", "allow membarrier in the sandbox's seccomp filter")
                 }
                 Err(_) => (
-                    "the kernel lacks membarrier, or a filter says so",
+                    "the kernel has no membarrier, or a seccomp filter says so",
                     "use a kernel with CONFIG_MEMBARRIER; allow membarrier in the sandbox's seccomp filter",
                 ),
                 Ok(_) if !facts.has_membarrier_for_rseq() => {
@@ -192,34 +198,32 @@ fn of_kicks(seen: &Seen, facts: &Facts) -> Finding {
                 }
                 Ok(_) => UNEXPLAINED,
             };
-            let meaning = "idle CPUs keep what they cached until they use it, limited counters take one shared word, and RCU \
-                           readers pay a fence";
-            Finding::new(ITEM, Verdict::Less, format!("kicks refused: {why}"), meaning).advising(advice)
+            let meaning = "idle CPUs hold cached memory until they use it, limited counters share one word, and RCU readers \
+                           need a fence";
+            Finding::new(ITEM, Verdict::Less, format!("kicks are refused: {why}"), meaning).advising(advice)
         }
     }
 }
 
 fn of_page(seen: &Seen) -> Finding {
     const ITEM: &str = "statistics-page";
-    let blind = "`commensal top`, `stat` and `slabinfo` cannot see programs; malloc works as well";
+    let blind = "`commensal top`, `stat` and `slabinfo` cannot see programs; malloc is not affected";
     match &seen.page {
         Page::At(path) => {
             Finding::new(ITEM, Verdict::Fine, path, "`commensal top`, `stat` and `slabinfo` see programs")
         }
         Page::Refused(why) => Finding::new(ITEM, Verdict::Less, format!("none: {why}"), blind)
             .advising("set XDG_RUNTIME_DIR to a directory of yours with mode 0700"),
-        Page::NotMade => {
-            Finding::new(ITEM, Verdict::Unknown, "none: COMMENSAL_CONF says when there is to be one (observe)", blind)
-        }
+        Page::NotMade => Finding::new(ITEM, Verdict::Unknown, "none: COMMENSAL_CONF sets the key observe", blind),
     }
 }
 
 fn of_settings(seen: &Seen) -> Finding {
     const ITEM: &str = "settings";
     if seen.complaints.is_empty() {
-        return Finding::new(ITEM, Verdict::Fine, "the library knows all of COMMENSAL_CONF", "they are in force");
+        return Finding::new(ITEM, Verdict::Fine, "no errors in COMMENSAL_CONF", "all settings are in force");
     }
-    let meaning = "the library ignores these settings, and takes the others";
+    let meaning = "the library ignores these settings and uses the others";
     Finding::new(ITEM, Verdict::Less, seen.complaints.join("; "), meaning).advising("correct them in COMMENSAL_CONF")
 }
 
@@ -237,10 +241,11 @@ fn as_json(verdict: Verdict, seen: &Result<Seen, String>, findings: &[Finding]) 
     })
 }
 
-/// A line that says it all, and a table of 80 columns.
+/// A summary, and a table of 80 columns.
 fn as_table(seen: &Result<Seen, String>, findings: &[Finding]) -> String {
     const COLUMNS: u16 = 80;
-    let mut sheet = Sheet::new(["item", "verdict", "found, and what it means"].map(|heading| (heading, Side::Left)));
+    let mut sheet =
+        Sheet::new(["item", "verdict", "found, what it means, and → what to do"].map(|heading| (heading, Side::Left)));
     for it in findings {
         let advice = it.advice.as_ref().map_or(String::new(), |advice| format!("\n→ {advice}"));
         let words = format!("{}\n{}{advice}", it.found, it.meaning);
@@ -265,10 +270,10 @@ mod tests {
         let seen = Seen { mode: Mode::SlotPerThread, kicks: Kicks::NotUsed, ..USUAL };
         let unregistered = || Facts { rseq_bytes: Some(0), ..Facts::all() };
         for (facts, why) in [
-            (Facts { rseq_bytes: None, ..Facts::all() }, "glibc 2.36 registers no thread"),
+            (Facts { rseq_bytes: None, ..Facts::all() }, "glibc 2.36 does not register threads"),
             (Facts { tunables: "glibc.pthread.rseq=0".to_owned(), ..unregistered() }, "GLIBC_TUNABLES"),
-            (Facts { rseq_call: Call::Forbidden, ..unregistered() }, "a filter of system calls refuses rseq"),
-            (Facts { rseq_call: Call::Missing, ..unregistered() }, "lacks rseq"),
+            (Facts { rseq_call: Call::Forbidden, ..unregistered() }, "a seccomp filter refuses rseq"),
+            (Facts { rseq_call: Call::Missing, ..unregistered() }, "has no rseq"),
             (unregistered(), "glibc registered no"),
             (Facts { rseq_feature_bytes: 0, ..Facts::all() }, "Linux 6.8.0 has no concurrency ids"),
             (Facts::all(), UNEXPLAINED.0),
@@ -283,8 +288,8 @@ mod tests {
     fn refused_kicks_are_explained_by_what_membarrier_says() {
         let seen = Seen { kicks: Kicks::Refused, ..USUAL };
         for (membarrier, why) in [
-            (Err(Call::Forbidden), "a filter of system calls refuses"),
-            (Err(Call::Missing), "or a filter says so"),
+            (Err(Call::Forbidden), "a seccomp filter refuses"),
+            (Err(Call::Missing), "or a seccomp filter says so"),
             (Ok(8), "not for restartable sequences"),
             (Ok(u32::MAX), UNEXPLAINED.0),
         ] {

@@ -1,8 +1,7 @@
-//! `commensal doctor --sandbox`: what a program loses that forbids itself system calls, as plain mode is for good.
+//! `commensal doctor --sandbox`: what a program loses if it forbids itself system calls, because plain mode lasts.
 //!
-//! A small process under the library shuts itself in while two threads allocate: a filter permits what glibc's malloc
-//! and threads need, and the process ends at any other call. What it could do before and cannot do after is measured in
-//! it.
+//! A small process under the library installs a filter while two threads allocate. The filter permits what glibc's malloc and
+//! threads need, and any other call ends the process. The process measures itself before and after.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
@@ -17,11 +16,11 @@ use serde_json::{Value, json};
 use super::trial::{self, COMPLAINT};
 use super::{Finding, Verdict};
 
-/// How the process's argument is called.
+/// The process's argument.
 pub const NAME: &str = "sandbox";
 /// How long its threads work in the sandbox.
 const WORK: Duration = Duration::from_millis(100);
-/// What glibc's malloc needs, and threads that are there.
+/// The calls of glibc's malloc, and of running threads.
 const PERMITTED: [i64; 15] = [
     libc::SYS_read,
     libc::SYS_write,
@@ -40,55 +39,59 @@ const PERMITTED: [i64; 15] = [
     libc::SYS_getrandom,
 ];
 
-/// Runs the process, and says what came of it.
+/// Runs the process.
 pub(super) fn examine() -> Vec<Finding> {
     match trial::told(&[NAME]).and_then(|(told, printed)| findings(&told, &printed)) {
         Ok(findings) => findings,
         Err(why) => vec![
-            Finding::new(NAME, Verdict::Fails, why, "programs that forbid themselves system calls may be ended")
-                .advising("report this, with what `strace -f` shows of such a program"),
+            Finding::new(NAME, Verdict::Fails, why, "a program that forbids itself system calls may be killed")
+                .advising("please report this, with the output of `strace -f` for such a program"),
         ],
     }
 }
 
 fn findings(told: &Value, printed: &str) -> Result<Vec<Finding>, String> {
-    let number = |name: &str| told[name].as_f64().ok_or_else(|| format!("the process did not say `{name}`"));
+    let number = |name: &str| told[name].as_f64().ok_or_else(|| format!("the process did not print `{name}`"));
     let milliseconds = |name: &str| number(name).map(|us| format!("{:.2} ms", us / 1000.0));
     if let Some(complaint) = printed.lines().find_map(|line| line.strip_prefix(COMPLAINT)) {
-        return Err(format!("the library complained: {complaint}"));
+        return Err(format!("the library reported: {complaint}"));
     }
     let strandable = printed.lines().find_map(|line| Some(line.split_once("strandable ")?.1.split(',').next()?.trim()));
-    let strandable = strandable.ok_or("the library does not say what can be stranded: it is of another version")?;
+    let strandable = strandable.ok_or("the library does not print what can be stranded: it has another version")?;
     Ok(vec![
         Finding::new(
             NAME,
             Verdict::Fine,
-            format!("two threads allocated for {} ms in a filter, and made no other call", WORK.as_millis()),
-            "programs that forbid themselves system calls run: the library notices when they call prctl",
+            format!("two threads allocated under a filter for {} ms, and made no forbidden call", WORK.as_millis()),
+            "programs that forbid themselves system calls run: the library notices their call of prctl",
         )
-        .advising("set sandbox:on in COMMENSAL_CONF for programs that make those calls without the C library"),
+        .advising("set sandbox:on for programs that install the filter without the C library's prctl"),
         Finding::new(
             "stranded-memory",
             Verdict::Less,
-            format!("arrays of the slots in use can hold {strandable}, of which the statistics tell what they do hold"),
-            "a slot is emptied only by threads that run in it: at most so much may stay where nobody uses it",
+            format!("the magazines of the slots in use can hold {strandable}; --stats prints what they hold"),
+            "only threads that run in a slot can empty it, so this much memory at most may stay unused",
         ),
         Finding::new(
             "grace-periods",
             if number("after_us")? > 1000.0 + number("before_us")? { Verdict::Less } else { Verdict::Fine },
-            format!("synchronize took {}, and {} before", milliseconds("after_us")?, milliseconds("before_us")?),
-            "where readers have no fence, waiting takes the place of membarrier",
+            format!(
+                "synchronize took {} under the filter, {} before",
+                milliseconds("after_us")?,
+                milliseconds("before_us")?
+            ),
+            "if readers have no fence, synchronize waits instead of calling membarrier",
         ),
         Finding::new(
             "background",
             Verdict::Less,
-            "no thread of the library's is started, and no statistics page made",
-            "what was there before goes on; else threads that allocate do the upkeep of their own slots",
+            "the library starts no thread and makes no statistics page",
+            "those that exist go on; otherwise threads that allocate do the upkeep of their own slots",
         ),
     ])
 }
 
-/// The process. It is not left by way of Rust's own end, which makes other calls.
+/// The process. It does not end by Rust's exit, which makes forbidden calls.
 pub fn main() -> ! {
     let status = match shut_in() {
         Ok(told) => {
@@ -135,7 +138,7 @@ fn shut_in() -> Result<Value, String> {
         synchronize();
         begin.elapsed().as_secs_f64() * 1e6
     };
-    // It is never joined: its end would take more calls, as its beginning does.
+    // Never joined: the start and the end of a thread make forbidden calls.
     let both = Arc::new(Barrier::new(2));
     let begun = Arc::clone(&both);
     thread::spawn(move || {
@@ -146,14 +149,15 @@ fn shut_in() -> Result<Value, String> {
         }
     });
     both.wait();
-    // The first one makes ready.
+    // The first one prepares what later ones need.
     wait();
     let before_us = wait();
     end_with_the_number();
     let rules = PERMITTED.map(|call| (call, Vec::new())).into_iter().collect();
     let filter = SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, TargetArch::x86_64);
-    let program = filter.and_then(BpfProgram::try_from).map_err(|error| format!("no filter: {error}"))?;
-    apply_filter_all_threads(&program).map_err(|error| format!("the kernel refuses a filter: {error}"))?;
+    let program =
+        filter.and_then(BpfProgram::try_from).map_err(|error| format!("cannot compile the filter: {error}"))?;
+    apply_filter_all_threads(&program).map_err(|error| format!("the kernel refuses the filter: {error}"))?;
     let begin = Instant::now();
     while begin.elapsed() < WORK {
         drop((1..200_usize).map(|size| vec![1_u8; size * size]).collect::<Vec<_>>());
@@ -163,7 +167,7 @@ fn shut_in() -> Result<Value, String> {
     Ok(json!({ "before_us": before_us, "after_us": after_us }))
 }
 
-/// A call that is not permitted ends the process, and is named.
+/// Prints the number of a forbidden call, and ends the process.
 fn end_with_the_number() {
     extern "C" fn tell(_: c_int, about: *mut libc::siginfo_t, _: *mut c_char) {
         // SAFETY: the kernel's description of the signal, in which the number of the call lies behind an address.

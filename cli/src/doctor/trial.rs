@@ -1,7 +1,7 @@
-//! A trial: a small process under `commensal run`, which shows what the library really does.
+//! A trial: a small process under `commensal run`, which shows what the library does.
 //!
-//! The library's own statistics tell the mode. Whether kicks are possible is what it answers when a cache is re-tuned that two threads have
-//! used, which takes a kick. The process is this command once more, as [`NAME`], before anything is parsed.
+//! The library's statistics tell the mode. To see whether kicks are possible, the process tunes a cache that two threads have
+//! used, which needs a kick. The process is this command, started as [`NAME`].
 
 use std::ffi::{c_char, c_int, c_void};
 use std::io;
@@ -17,11 +17,11 @@ use watch::folders;
 
 use crate::places;
 
-/// What the process is called, where bundled programs have their names.
+/// The process's name among the bundled programs.
 pub const NAME: &str = "trial";
-/// It takes milliseconds. Whatever hangs is a finding, too.
+/// Far more than the milliseconds that it takes.
 const SECONDS: u32 = 20;
-/// How lines begin that the library prints about its settings, and the one that says why there is no statistics page.
+/// How the library's lines about settings begin, and the line about a missing statistics page.
 pub const COMPLAINT: &str = "commensal: COMMENSAL_CONF: ";
 const NO_PAGE: &str = "observe: no statistics page: ";
 
@@ -45,7 +45,7 @@ impl Mode {
 pub enum Kicks {
     Possible,
     Refused,
-    /// Where each thread owns its slot, nothing interrupts another CPU.
+    /// Each thread owns its slot, so the library does not interrupt other CPUs.
     NotUsed,
 }
 
@@ -60,7 +60,7 @@ impl Kicks {
 pub enum Page {
     At(String),
     Refused(String),
-    /// The user's settings decide whether there is one, or not at once.
+    /// The user's settings forbid or delay it.
     NotMade,
 }
 
@@ -70,17 +70,17 @@ pub struct Seen {
     pub mode: Mode,
     pub kicks: Kicks,
     pub page: Page,
-    /// What the library said of COMMENSAL_CONF.
+    /// The library's complaints about COMMENSAL_CONF.
     pub complaints: Vec<String>,
 }
 
-/// Runs the process with the user's settings; an error says why nothing was seen.
+/// Runs the process with the user's settings, or says why that failed.
 pub fn run() -> Result<Seen, String> {
     let (told, printed) = told(&[])?;
     understood(&told, &printed)
 }
 
-/// Runs it with more arguments: what it tells, and what the library printed.
+/// Runs it with more arguments. Returns its answer, and what the library printed.
 pub fn told(arguments: &[&str]) -> Result<(Value, String), String> {
     let own = places::own().map_err(|failure| failure.to_string())?;
     let mut command = Command::new(&own);
@@ -92,38 +92,40 @@ pub fn told(arguments: &[&str]) -> Result<(Value, String), String> {
             Ok(())
         });
     }
-    answer(&command.output().map_err(|error| format!("no process could be started ({error})"))?)
+    answer(&command.output().map_err(|error| format!("cannot start a process ({error})"))?)
 }
 
 fn answer(output: &Output) -> Result<(Value, String), String> {
     let (said, printed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
-        let last = printed.lines().next_back().unwrap_or("nothing");
+        let last = printed.lines().next_back().unwrap_or("(nothing)");
         let why = match output.status.signal() {
             Some(libc::SIGALRM) => format!("did not end within {SECONDS} s"),
-            Some(signal) => format!("was ended by signal {signal}"),
+            Some(signal) => format!("was killed by signal {signal}"),
             None => format!("ended with status {}", output.status.code().unwrap_or(-1)),
         };
-        return Err(format!("the process {why}; it said: {last}"));
+        return Err(format!("the process {why}; it printed: {last}"));
     }
-    let told = serde_json::from_str(&said).map_err(|error| format!("its answer is not understood ({error})"))?;
+    let told = serde_json::from_str(&said).map_err(|error| format!("its answer cannot be parsed ({error})"))?;
     Ok((told, printed.into_owned()))
 }
 
 fn understood(told: &Value, printed: &str) -> Result<Seen, String> {
     let Some(mode) = printed.lines().find_map(mode) else {
         // The loader says why it left a library out, and goes on.
-        let first = printed.lines().next().unwrap_or("nothing");
-        return Err(format!("the library printed no statistics: not loaded, or of another version; it said: {first}"));
+        let first = printed.lines().next().unwrap_or("(nothing)");
+        return Err(format!(
+            "the library printed no statistics, so it was not loaded or has another version; found: {first}"
+        ));
     };
     let kicks = match (mode, told["tuned"].as_i64().map(|error| error as i32)) {
         (Mode::SlotPerThread, _) => Kicks::NotUsed,
         (Mode::ConcurrencyIds, Some(0)) => Kicks::Possible,
         (Mode::ConcurrencyIds, Some(libc::EAGAIN)) => Kicks::Refused,
         (Mode::ConcurrencyIds, Some(error)) => {
-            return Err(format!("a cache could not be re-tuned ({})", io::Error::from_raw_os_error(error)));
+            return Err(format!("a cache cannot be tuned ({})", io::Error::from_raw_os_error(error)));
         }
-        (Mode::ConcurrencyIds, None) => return Err("the library has no caches: it is of another version".to_owned()),
+        (Mode::ConcurrencyIds, None) => return Err("the library has no caches, so it has another version".to_owned()),
     };
     let (refused, complaints): (Vec<&str>, Vec<&str>) =
         printed.lines().filter_map(|line| line.strip_prefix(COMPLAINT)).partition(|line| line.starts_with(NO_PAGE));
@@ -185,7 +187,7 @@ fn tune_a_cache() -> Result<i32, String> {
         both.wait();
     };
     thread::scope(|scope| {
-        // Where there is no second thread, the answer is the same, and no kick is made.
+        // Without a second thread the answer is the same, and no kick is made.
         if thread::Builder::new().spawn_scoped(scope, work).is_ok() {
             work();
         }
@@ -235,18 +237,18 @@ mod tests {
     #[test]
     fn failed_trials_say_why() {
         for (status, told, printed, why) in [
-            (11, TOLD, "", "was ended by signal 11"),
+            (11, TOLD, "", "was killed by signal 11"),
             (14, TOLD, "", "did not end within"),
-            (256, "", "commensal: no memory\n", "ended with status 1; it said: commensal: no memory"),
-            (0, "", LINE, "not understood"),
+            (256, "", "commensal: no memory\n", "ended with status 1; it printed: commensal: no memory"),
+            (0, "", LINE, "cannot be parsed"),
             (
                 0,
                 TOLD,
                 "ERROR: ld.so: object ignored.\n",
-                "no statistics: not loaded, or of another version; it said: ERROR",
+                "no statistics, so it was not loaded or has another version; found: ERROR",
             ),
             (0, r#"{"tuned":null}"#, LINE, "no caches"),
-            (0, r#"{"tuned":12}"#, LINE, "re-tuned"),
+            (0, r#"{"tuned":12}"#, LINE, "cannot be tuned"),
         ] {
             let said = read(status, told, printed).unwrap_err();
             assert!(said.contains(why), "{said}");

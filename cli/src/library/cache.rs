@@ -1,9 +1,8 @@
-//! Libraries as files in the user's cache directory, for a library that the command carries inside.
+//! Libraries as files in the user's cache directory, for the library that is embedded in the command.
 //!
-//! A file is named by its contents, so that commands of several versions do not disturb each other; it appears complete or
-//! not at all; and every use compares it with the bytes that it should hold, so that the name need not be proof against
-//! forgery. What keeps others from replacing it between that comparison and the loader is its directory: it must belong to
-//! the user, and nobody else may write there.
+//! A file is named by its contents, so commands of several versions do not disturb each other. It appears complete or not at
+//! all. Each use compares it with the embedded bytes, so the name need not be proof against forgery. Its directory must belong
+//! to the user and be closed to writes of others, so it cannot be replaced between that comparison and the loader.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::hash::{DefaultHasher, Hasher};
@@ -20,7 +19,7 @@ pub fn store(library: &[u8]) -> Result<PathBuf, Failure> {
     let directory = directory()?;
     store_in(&directory, library).map_err(|error| {
         Failure::ours(format!(
-            "cannot keep the library in {} ({error}); mend that, set XDG_CACHE_HOME, or name a library in COMMENSAL_LIBRARY",
+            "cannot write the library to {} ({error}); set XDG_CACHE_HOME, or name a library in COMMENSAL_LIBRARY",
             directory.display()
         ))
     })
@@ -34,7 +33,7 @@ fn directory() -> Result<PathBuf, Failure> {
         .map(|cache| cache.join("commensal"))
         .ok_or_else(|| {
             let line =
-                "needs a directory to write the library to; set XDG_CACHE_HOME, or name a library in COMMENSAL_LIBRARY";
+                "no directory to write the library to; set HOME or XDG_CACHE_HOME, or name a library in COMMENSAL_LIBRARY";
             Failure::ours(line)
         })
 }
@@ -63,7 +62,7 @@ fn check_directory(directory: &Path) -> io::Result<()> {
         return Err(io::Error::other("it is not a directory"));
     }
     if owner != user {
-        return Err(io::Error::other(format!("it belongs to user {owner}, not to you, {user}")));
+        return Err(io::Error::other(format!("it belongs to user {owner}, and you are user {user}")));
     }
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
         return Err(io::Error::other("others may write to it"));

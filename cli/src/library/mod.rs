@@ -1,9 +1,9 @@
 //! Finding the library that the command preloads.
 //!
 //! In this order: the file that COMMENSAL_LIBRARY names; `libcommensal.so` beside the command, where `cargo build` puts it;
-//! the one that the command carries inside (see `build.rs`), which `cache` writes to a file first. The loader splits
-//! LD_PRELOAD at spaces and colons and has no way to quote them, so that a library in a directory with such a name is
-//! copied to the cache, too.
+//! the library that is embedded in the command (see `build.rs`), which `cache` writes to a file first. The loader splits
+//! LD_PRELOAD at spaces and colons, which cannot be quoted. So a library in a directory with such a name is copied to the
+//! cache, too.
 
 mod cache;
 
@@ -21,7 +21,7 @@ const VERSION_SYMBOL: &str = "commensal_version";
 /// The command's version.
 pub const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The library that was built for a command that will have none beside it.
+/// The embedded library, for a command without one beside it.
 const EMBEDDED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// A library that the loader can preload.
@@ -48,7 +48,7 @@ impl Library {
         elf::exported_string(&self.path, VERSION_SYMBOL)
     }
 
-    /// One line if the library is not of the command's version: settings and statistics may then not fit.
+    /// A warning if the library has another version: settings and statistics may differ.
     pub fn version_warning(&self) -> Option<String> {
         let version = self.version();
         if version.as_deref() == Some(OWN_VERSION) {
@@ -56,7 +56,7 @@ impl Library {
         }
         let version = version.unwrap_or_else(|| "unknown".to_owned());
         Some(format!(
-            "{} has version {version} and this command has {OWN_VERSION}; build both from one source, or unset {VARIABLE}",
+            "{} has version {version} and this command has {OWN_VERSION}; use the same version, or unset {VARIABLE}",
             self.path.display()
         ))
     }
@@ -67,7 +67,8 @@ fn locate() -> Result<PathBuf, Failure> {
         let named = PathBuf::from(named);
         return fs::canonicalize(&named).map_err(|error| unusable(&named, &format!("cannot be found ({error})")));
     }
-    let command = std::env::current_exe().map_err(|error| Failure::ours(format!("cannot find itself: {error}")))?;
+    let command =
+        std::env::current_exe().map_err(|error| Failure::ours(format!("cannot find its own executable ({error})")))?;
     let beside = command.with_file_name(FILE_NAME);
     if beside.is_file() {
         return Ok(beside);
@@ -75,13 +76,13 @@ fn locate() -> Result<PathBuf, Failure> {
     match EMBEDDED {
         Some(bytes) => cache::store(bytes),
         None => Err(Failure::ours(format!(
-            "there is no {FILE_NAME} beside {}; build both with cargo build --release, or name one in {VARIABLE}",
+            "no {FILE_NAME} beside {}; build both by cargo build --release, or name one in {VARIABLE}",
             command.display()
         ))),
     }
 }
 
-/// The same library at a path that LD_PRELOAD can hold; the loader expands `$` in it, too.
+/// The same library at a path that LD_PRELOAD can hold. The loader also expands `$` there.
 fn preloadable(path: PathBuf) -> Result<PathBuf, Failure> {
     if !needs_quoting(&path) {
         return Ok(path);
@@ -89,7 +90,7 @@ fn preloadable(path: PathBuf) -> Result<PathBuf, Failure> {
     let bytes = fs::read(&path).map_err(|error| unusable(&path, &format!("cannot be read ({error})")))?;
     let copy = cache::store(&bytes)?;
     if needs_quoting(&copy) {
-        let why = "lies in a directory with a space, a colon or a $ in its name, and so does the cache";
+        let why = "has a space, a colon or a $ in its path, and so does the cache";
         return Err(unusable(&path, why));
     }
     Ok(copy)
