@@ -1,4 +1,4 @@
-//! `commensal conf`: all settings, by the table that the library itself reads: for people, for programs, and for the book.
+//! `commensal conf`: prints the library's table of settings, for people, for programs and for the book.
 
 use std::process::ExitCode;
 
@@ -14,28 +14,30 @@ const PAGE: &str = "\
 
 <!-- Made by `cargo xtask reference --bless`, which overwrites changes. The table is `runtime/src/settings/table.rs`. -->
 
-`COMMENSAL_CONF` in a program's environment has `key:value` pairs, separated by commas. `commensal run --conf` takes the same, and wins. The library reads \
-it once, when the program starts. It names what it does not understand on standard error, with what it expected or the nearest key, and starts the \
-program all the same. `commensal conf` prints this table, `commensal conf --json` for programs.
+A program's environment variable `COMMENSAL_CONF` has `key:value` pairs, separated by commas. The library reads it
+once, when the program starts. It reports pairs that it does not understand on standard error, and ignores them.
+`commensal run --conf` takes the same pairs and overrides the variable. It refuses pairs that it does not understand.
+`commensal conf` prints this table, and `commensal conf --json` prints it for programs.
 
-In `cache.NAME.…`, NAME is a cache as the slab table names it, or the beginning of such names and a `*`. If several fit, the last one holds. What has *any \
-time* below, a program can also set while it runs. `cm_rcu_set` in C and `rcu::set_knob` in Rust take a name behind `rcu.`, `cm_upkeep_set` and \
-`upkeep::set_knob` one behind `upkeep.`, or `on` for `upkeep` itself. Of words they take the place, from 0 on.
+In `cache.NAME.…`, NAME is the name of a cache in the slab table, or the beginning of a name and a `*`. If several
+rules match a cache, the last one wins. A program can change a setting marked *any time* while it runs. `cm_rcu_set`
+in C and `rcu::set_knob` in Rust take the part of the key after `rcu.`. `cm_upkeep_set` and `upkeep::set_knob` take
+the part after `upkeep.`, or `on` for `upkeep` itself. For a value that is a word, they take its position, from 0.
 
 | key | values | default | when | effect |
 |---|---|---|---|---|
 ";
 
-/// Print all settings: keys, values, defaults and what they do
+/// Print all settings, with their values, defaults and effects
 ///
-/// Give them to a program by `commensal run --conf KEY:VALUE,…`, or by COMMENSAL_CONF in its environment.
+/// Set them by `commensal run --conf KEY:VALUE,…`, or by COMMENSAL_CONF in a program's environment.
 #[derive(Args)]
 pub struct Conf {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
-    /// As the page of the book
+    /// Print the page of the book
     #[arg(long, hide = true, conflicts_with = "json")]
     markdown: bool,
 }

@@ -12,7 +12,7 @@ pub struct Setting {
     pub key: &'static str,
     /// The possible values.
     pub values: Values<&'static str>,
-    /// The value if it is not set, or words that describe the behaviour then.
+    /// The default, or words for it.
     pub default: &'static str,
     /// Unit of a number.
     pub unit: &'static str,
@@ -66,124 +66,124 @@ impl Setting {
 /// All settings, in the order in which they are shown.
 pub const TABLE: &[Setting] = &[
     row("stats", Words("off exit"), "off", "", AtStart)
-        .help("Whether the library prints statistics on standard error when the program exits."),
+        .help("Print statistics on standard error when the program exits."),
     row("slabinfo", Words("off exit"), "off", "", AtStart)
-        .help("Whether it prints the slab table then, in the columns of the kernel's `/proc/slabinfo`."),
+        .help("Print the slab table when the program exits, in the columns of the kernel's `/proc/slabinfo`."),
     row("locks", Words("off exit json"), "off", "", AtStart)
-        .help("Whether it prints the lock report then, in the columns of `perf lock contention` or as JSON."),
+        .help("Print the lock report when the program exits, in the columns of `perf lock contention` or as JSON."),
     row("locks.filter", Text(64), "all rows", "", AtStart)
-        .help("The lock report shows only rows whose type or caller contains this text."),
+        .help("Print only those rows of the lock report whose type or caller contains this text."),
     row("observe", Process, "off", "", AtStart).help(
-        "Which processes write a statistics page, which `commensal top` and `commensal stat` read. `on`: each process \
-         that inherits the setting, once it has lived for 50 ms or holds some MiB. A process number: that process at \
-         its start, and others as with `on`. `commensal run` gives the number of the program that it starts, unless \
-         you set this key.",
+        "Processes that write a statistics page, which `commensal top` and `commensal stat` read. `on`: each \
+         process that inherits the setting, once it is 50 ms old or holds some MiB. A process number: that \
+         process at its start, and its children as with `on`. `commensal run` sets the number of the program \
+         that it starts, unless you set this key.",
     ),
     row("observe.interval_ms", Number(20, 60_000), "500", "milliseconds", AtStart)
-        .help("Time after which a process writes its statistics page again."),
+        .help("Time between two writes of the statistics page."),
     row("control", Number(0, u16::MAX as u32), "none", "", AtStart).help(
-        "The descriptor of the page by which `commensal tune` reaches the process. `commensal run` sets this key; it \
-         is not for people.",
+        "File descriptor of the page by which `commensal tune` reaches the process. `commensal run` sets this \
+         key; do not set it yourself.",
     ),
     row("keep", Number(0, u32::MAX), "1", "MiB", AtStart)
-        .help("Dirty memory that free runs may keep before it goes back to the system, whether it is idle or not."),
-    row("huge", Words("system avoid"), "system", "", AtStart)
-        .help("Whether the heap beyond its first 32 MiB follows the system's huge-page setting or avoids huge pages."),
+        .help("Dirty memory that free runs may keep. Memory above it returns to the system even if it is not idle."),
+    row("huge", Words("system avoid"), "system", "", AtStart).help(
+        "`system`: the heap beyond its first 32 MiB follows the system's huge-page setting. `avoid`: it never \
+         uses huge pages.",
+    ),
     row("sandbox", Words("off on"), "off", "", AtStart).help(
-        "`on`: plain mode from the start, in which the library makes only system calls that the C library's malloc and \
-         threads make, too. For programs that install filters of system calls by other means than `prctl`, at which \
-         the library comes into plain mode by itself.",
+        "`on`: start in plain mode, in which the library makes only the system calls that the C library's malloc \
+         and threads make. Set it for programs that install a seccomp filter without the C library's `prctl`. \
+         The library notices a call of `prctl` by itself.",
     ),
     row("syscalls", Words("direct libc"), "direct", "", AtStart).help(
-        "`libc`: the library calls the C library's `mmap`, `munmap`, `mremap` and `madvise`, so that libraries that \
-         replace these functions (MPI, RDMA) see its calls. `direct`: it makes the system calls itself.",
+        "`libc`: call the C library's `mmap`, `munmap`, `mremap` and `madvise`, so that libraries that replace \
+         these functions (MPI, RDMA) see the calls. `direct`: make the system calls directly.",
     ),
-    row("upkeep", Words("off on"), "on", "", AnyTime).help(
-        "Whether memory that nobody uses goes back to the system in the background. `off`: only when the program \
-         trims.",
-    ),
+    row("upkeep", Words("off on"), "on", "", AnyTime)
+        .help("Return unused memory to the system in the background. `off`: only when the program trims."),
     row("upkeep.shepherd", Words("off on"), "on", "", AnyTime).help(
-        "Whether a background thread of the library (the *shepherd*) tends idle slots, in processes with threads. \
-         `off`: the program does, by `upkeep::tick` in Rust or `cm_upkeep_tick` in C; otherwise idle slots keep what \
-         they have.",
+        "Start a background thread (the *shepherd*) that serves idle slots, in processes with threads. `off`: \
+         the program calls `upkeep::tick` in Rust or `cm_upkeep_tick` in C instead; otherwise idle slots keep \
+         their memory.",
     ),
     row("upkeep.interval_ms", Number(1, 86_400_000), "1000", "milliseconds", AnyTime).help(
-        "Length of an interval, in which each slot has one turn: pages go back that were idle for as long. The \
-         kernel's `vm.stat_interval`.",
+        "Length of an interval. Each slot has one turn per interval, and returns pages that were idle for one \
+         interval. The kernel's `vm.stat_interval`.",
     ),
     row("upkeep.budget_mib", Number(1, 1_000_000), "1024", "MiB", AnyTime)
-        .help("Memory that may go back to the kernel in a second. It bounds what it costs to fault pages in again."),
+        .help("Memory that may be returned to the kernel per second. It bounds the cost of faulting pages in again."),
     row("rcu.policy", Words("flagged counted kicked none"), "flagged", "", AtStart).help(
-        "How registered readers come to report. `flagged`: at a checkpoint after they are told to. `counted`: at each \
-         `rcu.counted_each`-th checkpoint. `kicked`: as `flagged`, and kickable readers are interrupted in the end. \
-         `none`: only where the program says so. A program changes it while it runs by `cm_rcu_set_policy` in C or \
-         `qsbr::set_policy` in Rust.",
+        "When registered readers report. `flagged`: at a checkpoint after they were flagged. `counted`: at each \
+         `rcu.counted_each`-th checkpoint. `kicked`: as `flagged`, and kickable readers are interrupted in the \
+         end. `none`: only where the program reports. A program can change it while it runs, by \
+         `cm_rcu_set_policy` in C or `qsbr::set_policy` in Rust.",
     ),
     row("rcu.counted_each", Number(1, 1_000_000_000), "1", "checkpoints", AtStart)
-        .help("With `rcu.policy:counted`, one of so many reports."),
+        .help("With `rcu.policy:counted`: checkpoints per report."),
     row("rcu.minimum_interval_us", Number(0, 1_000_000), "0", "microseconds", AnyTime).help(
-        "Least time from the start of a grace period to the start of the next. With some, callers that come one after \
-         the other share grace periods and kicks. Expedited grace periods do not wait for it.",
+        "Least time between the starts of two grace periods. A larger value lets callers share grace periods and \
+         kicks. Expedited grace periods do not wait for it.",
     ),
     row("rcu.first_scan_us", Number(1, 1_000_000), "20", "microseconds", AnyTime).help(
-        "Time until a sleeping waiter looks again whether readers have ended, the first time: about as long as most \
-         sections take.",
+        "Time until a sleeping waiter first checks again whether readers have ended. Best set to the length of \
+         most sections.",
     ),
     row("rcu.longest_scan_us", Number(1, 1_000_000), "1000", "microseconds", AnyTime).help(
-        "Each later time is twice as long as the one before, up to this. The waiter notices the end of a long section \
-         so much later.",
+        "Longest time between two checks. Each one is twice as long as the one before, up to this. The waiter \
+         may notice the end of a long section this much later.",
     ),
     row("rcu.till_qs_ms", Number(0, 1_000_000), "10", "milliseconds", AnyTime).help(
-        "Time for which a registered reader may hold a grace period up before it is told to report: once this, or \
-         twice, or three times, as `rcu.policy` says.",
+        "Time for which a registered reader may hold up a grace period before it is flagged. `rcu.policy` says \
+         what happens after once, twice and three times this time.",
     ),
     row("rcu.lazy_limit", Number(1, 100_000_000), "4096", "objects", AnyTime).help(
-        "When so many deferred objects wait in a slot, it asks for a grace period. They share one kick of all CPUs.",
+        "Number of deferred objects in a slot at which it asks for a grace period. They share one kick of all \
+         CPUs.",
     ),
     row("rcu.lazy_kib", Number(1, 100_000_000), "1024", "KiB", AnyTime)
-        .help("The same as memory: about what a slot keeps at hand of a size in any case."),
+        .help("The same as `rcu.lazy_limit`, in memory."),
     row("rcu.lazy_delay_ms", Number(1, 1_000_000), "20", "milliseconds", AnyTime)
-        .help("Time after which a slot asks for a grace period even so, and frees what is not worth one by itself."),
+        .help("Time after which a slot asks for a grace period in any case, also for few objects."),
     row("rcu.bulk", Number(1, 125), "125", "objects", AnyTime)
-        .help("Deferred objects that a slot gathers in one batch, at most. It has one such batch for each size."),
+        .help("Most deferred objects in one batch. A slot has one open batch for each size."),
     row("rcu.batch_limit", Number(1, 100_000_000), "250", "objects", AnyTime)
-        .help("Objects that a thread which defers frees on the way, at most, up to the next whole batch."),
+        .help("Objects that a thread frees, at most, each time it defers; rounded up to whole batches."),
     row("rcu.batch_time_us", Number(1, 1_000_000), "100", "microseconds", AnyTime)
-        .help("Time after which it begins no further batch."),
+        .help("Time after which such a thread begins no further batch."),
     row("rcu.high_mark", Number(1, 100_000_000), "20000", "objects", AnyTime).help(
-        "When so many deferred objects wait in a slot, threads that defer there are held up, and free without bounds.",
+        "Number of deferred objects in a slot above which threads that defer there are delayed, and free without \
+         a limit.",
     ),
-    row("rcu.high_kib", Number(1, 100_000_000), "4096", "KiB", AnyTime).help("The same as memory."),
+    row("rcu.high_kib", Number(1, 100_000_000), "4096", "KiB", AnyTime).help("The same as `rcu.high_mark`, in memory."),
     row("rcu.low_percent", Number(0, 100), "50", "percent", AnyTime)
-        .help("Share of `rcu.high_mark` and `rcu.high_kib` below which that ends."),
+        .help("Share of `rcu.high_mark` and `rcu.high_kib` below which threads are no longer delayed."),
     row("rcu.hold_up_ms", Number(0, 1_000_000), "10", "milliseconds", AnyTime).help(
-        "Time for which a thread is held up, at most, for each batch. It may hold locks that readers wait for, so this \
-         ends. 0: no thread is held up.",
+        "Longest delay of a thread for each batch. It is bounded because the thread may hold locks that readers \
+         wait for. 0: no delay.",
     ),
     row("rcu.hand_back", Number(0, 1), "1", "", AnyTime).help(
-        "Where full batches go after their grace period. 1: to the depot of the slot that deferred them, which keeps \
-         as much as waits there by then, and what `rcu.lazy_kib` says. 0: to the depot of the slot that frees them, \
-         which keeps no more than of what is freed at once.",
+        "Depot that gets full batches after their grace period. 1: the depot of the slot that deferred them, \
+         which may keep as much as waits there, and what `rcu.lazy_kib` allows. 0: the depot of the slot that \
+         frees them, which keeps only what is freed at once.",
     ),
     row("rcu.stall_ms", Number(0, 1_000_000), "10000", "milliseconds", AnyTime).help(
-        "Time after which a grace period that somebody waits for is reported on standard error, with what it waits \
-         for; again after as long. 0: never.",
+        "Time after which a waiting grace period is reported on standard error, with what it waits for; repeated \
+         after the same time. 0: never.",
     ),
     row("cache.NAME.dedicated", Words("off on"), "on", "", AtStart).help(
-        "`off` serves an object cache from the general size classes: so `commensal compare --arm` tells whether one of \
-         its own pays.",
+        "`off`: serve this object cache from the general size classes. `commensal compare --arm` then tells \
+         whether a cache of its own pays.",
     ),
     row("cache.NAME.debug", AnyOf("redzone poison track quarantine"), "off", "", AtStart).help(
-        "How a cache watches its users. Objects lie between red zones, are poisoned while nobody should use them, \
-         remember who allocated and who freed them, and wait before they are used again. Misuse ends the program. The \
-         general classes are `malloc-64` and its like.",
+        "Detect misuse of this cache, which ends the program. `redzone`: guard bytes around objects. `poison`: \
+         fill free objects with a pattern. `track`: record who allocated and freed an object. `quarantine`: \
+         delay reuse. The size classes of malloc are caches such as `malloc-64`.",
     ),
-    row("lazy", Words("off on"), "on", "", AtStart).help(
-        "Whether per-CPU memory waits for its first use. `off` prepares all of it at the start, as other allocators \
-         do; for comparison.",
-    ),
+    row("lazy", Words("off on"), "on", "", AtStart)
+        .help("Set up per-CPU memory at its first use. `off`: at the start, as other allocators do; for comparisons."),
     row("possible_cpus", Number(1, machine::slot::MAX as u32), "the machine's", "CPUs", AtStart)
-        .help("For how many CPUs `lazy:off` prepares it."),
+        .help("Number of CPUs that `lazy:off` sets up."),
 ];
 
 /// Removed keys, and their successors.
