@@ -130,16 +130,8 @@ pub struct Plan {
 impl Plan {
     /// One dropped block, then so many.
     pub fn of(length: Length, seed: u64) -> Self {
-        Self {
-            warm_ups: 1,
-            length,
-            seed,
-            limit: None,
-            prepare: None,
-            input: None,
-            cpu: None,
-            answers: Answers::default(),
-        }
+        let answers = Answers::default();
+        Self { warm_ups: 1, length, seed, limit: None, prepare: None, input: None, cpu: None, answers }
     }
 }
 
