@@ -24,19 +24,17 @@ typedef void (*free_aligned_sized_function)(void *block, size_t alignment, size_
 /* Larger than any object may be; behind a volatile so that the compiler does not see it coming. */
 static volatile size_t too_large = (size_t)PTRDIFF_MAX + 1;
 
-/* -- names -- */
-
 static const char *const names[] = {
-    "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign",
-    "valloc", "pvalloc", "malloc_usable_size", "malloc_trim", "mallopt", "mallinfo", "mallinfo2",
-    "malloc_stats", "malloc_info", "free_sized", "free_aligned_sized",
+    "malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc",
+    "pvalloc", "malloc_usable_size", "malloc_trim", "mallopt", "mallinfo", "mallinfo2", "malloc_stats", "malloc_info",
+    "free_sized", "free_aligned_sized",
     /* operator new and new[]: plain, nothrow, aligned, aligned and nothrow */
-    "_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t",
-    "_ZnamSt11align_val_t", "_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t",
+    "_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t", "_ZnamSt11align_val_t",
+    "_ZnwmSt11align_val_tRKSt9nothrow_t", "_ZnamSt11align_val_tRKSt9nothrow_t",
     /* operator delete and delete[]: plain, sized, nothrow, and the same with an alignment */
-    "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm", "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t",
-    "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t",
-    "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
+    "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm", "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t", "_ZdlPvSt11align_val_t",
+    "_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t", "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+    "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
 
 static void check_names(void) {
     const char *library = argument(0);
@@ -49,8 +47,6 @@ static void check_names(void) {
         CHECK(strstr(found.dli_fname, library) != NULL, "%s comes from %s", names[i], found.dli_fname);
     }
 }
-
-/* -- zero -- */
 
 static void check_zero(void) {
     void *first = malloc(0), *second = malloc(0);
@@ -79,14 +75,12 @@ static void check_zero(void) {
     free(realloc(block, 0));
 }
 
-/* -- huge -- */
-
-#define CHECK_REFUSED(call)                                                                                  \
-    do {                                                                                                     \
-        errno = 0;                                                                                           \
-        void *refused = (call);                                                                              \
-        CHECK(refused == NULL, #call " gave %p", refused);                                                   \
-        CHECK(errno == ENOMEM, #call " set errno to %d", errno);                                             \
+#define CHECK_REFUSED(call)                                                                                            \
+    do {                                                                                                               \
+        errno = 0;                                                                                                     \
+        void *refused = (call);                                                                                        \
+        CHECK(refused == NULL, #call " gave %p", refused);                                                             \
+        CHECK(errno == ENOMEM, #call " set errno to %d", errno);                                                       \
     } while (0)
 
 static void refuse_plain(size_t size) {
@@ -133,13 +127,11 @@ static void check_huge(void) {
         refuse_to_grow(starts[i]);
 }
 
-/* -- errno -- */
-
-#define CHECK_KEEPS_ERRNO(call)                                                                              \
-    do {                                                                                                     \
-        errno = 4321;                                                                                        \
-        call;                                                                                                \
-        CHECK(errno == 4321, #call " with %zu bytes set errno to %d", size, errno);                          \
+#define CHECK_KEEPS_ERRNO(call)                                                                                        \
+    do {                                                                                                               \
+        errno = 4321;                                                                                                  \
+        call;                                                                                                          \
+        CHECK(errno == 4321, #call " with %zu bytes set errno to %d", size, errno);                                    \
     } while (0)
 
 static void keep_errno(size_t size) {
@@ -163,8 +155,6 @@ static void check_errno(void) {
     for (size_t size = 1; size <= 64 * MIB; size = size * 3 / 2 + 1)
         keep_errno(size);
 }
-
-/* -- sizes -- */
 
 enum { ALL_SIZES = 70000, NEIGHBOURS = 64 };
 
@@ -202,8 +192,6 @@ static void check_sizes(void) {
         free(resized);
     }
 }
-
-/* -- alignments -- */
 
 static void check_aligned(const char *function, unsigned char *block, size_t alignment, size_t size) {
     CHECK(block != NULL, "%s(%zu, %zu) failed with errno %d", function, alignment, size, errno);
@@ -274,8 +262,6 @@ static void check_alignments(void) {
     refuse_alignments();
 }
 
-/* -- realloc -- */
-
 static unsigned char *resize(unsigned char *block, size_t from, size_t to) {
     size_t kept = from < to ? from : to;
     block = (unsigned char *)realloc(block, to);
@@ -310,8 +296,6 @@ static void check_realloc(void) {
     free(array);
 }
 
-/* -- sized -- */
-
 static void check_sized(void) {
     free_sized_function free_sized_ = (free_sized_function)dlsym(RTLD_DEFAULT, "free_sized");
     free_aligned_sized_function free_aligned_sized_ =
@@ -334,8 +318,6 @@ static void check_sized(void) {
     free_sized_(NULL, 10);
     free_aligned_sized_(NULL, 64, 10);
 }
-
-/* -- information -- */
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -378,8 +360,7 @@ static void check_counts(void) {
         free(blocks[i]);
     malloc_trim(0);
     size_t after = bytes_in_use();
-    CHECK(with >= before + asked / 10 * 9, "mallinfo2 grew from %zu to %zu for %zu bytes", before, with,
-          asked);
+    CHECK(with >= before + asked / 10 * 9, "mallinfo2 grew from %zu to %zu for %zu bytes", before, with, asked);
     CHECK(after <= before + asked / 10, "mallinfo2 fell from %zu to %zu only", with, after);
 }
 
@@ -407,9 +388,8 @@ static void check_xml(const char *text) {
 
 /* The totals that programs read stand in the root, behind the heaps. */
 static void check_totals(const char *text) {
-    static const char *const TOTALS[] = {"<total type=\"fast\"", "<total type=\"rest\"", "<total type=\"mmap\"",
-                                         "<system type=\"current\"", "<system type=\"max\"",
-                                         "<aspace type=\"total\""};
+    static const char *const TOTALS[] = {"<total type=\"fast\"",     "<total type=\"rest\"", "<total type=\"mmap\"",
+                                         "<system type=\"current\"", "<system type=\"max\"", "<aspace type=\"total\""};
     const char *at = text;
     for (const char *heap; (heap = strstr(at, "</heap>")) != NULL;)
         at = heap + 1;
@@ -460,17 +440,6 @@ static void check_information(void) {
     free(text);
 }
 
-static const struct check checks[] = {{"names", check_names},
-                                      {"zero", check_zero},
-                                      {"huge", check_huge},
-                                      {"errno", check_errno},
-                                      {"sizes", check_sizes},
-                                      {"alignments", check_alignments},
-                                      {"realloc", check_realloc},
-                                      {"sized", check_sized},
-                                      {"information", check_information},
-                                      {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"names", check_names}, {"zero", check_zero}, {"huge", check_huge}, {"errno", check_errno},
+       {"sizes", check_sizes}, {"alignments", check_alignments}, {"realloc", check_realloc}, {"sized", check_sized},
+       {"information", check_information})

@@ -67,8 +67,7 @@ static void leave(void) {
 
 static void *map(size_t bytes) {
     int saved = errno;
-    void *mapped =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) {
         if (DEFECT == ABORTS_WHEN_FULL)
             __builtin_trap();
@@ -99,8 +98,7 @@ static char *pop(uint32_t class_index) {
         if (!chunk)
             return fresh_chunk((size_t)1 << class_index);
         /* Stale if another thread took the chunk; then the tag has changed and the exchange fails. */
-        uint64_t next =
-            (*(volatile uint64_t *)chunk & ADDRESS_MASK) | ((head & ~ADDRESS_MASK) + ADDRESS_MASK + 1);
+        uint64_t next = (*(volatile uint64_t *)chunk & ADDRESS_MASK) | ((head & ~ADDRESS_MASK) + ADDRESS_MASK + 1);
         if (atomic_compare_exchange_weak(&free_lists[class_index], &head, next))
             return (char *)chunk;
     }
@@ -167,9 +165,7 @@ static void *allocate(size_t size, size_t alignment) {
     return DEFECT == TWICE ? again(size, block) : block;
 }
 
-void *malloc(size_t size) {
-    return allocate(size, 16);
-}
+void *malloc(size_t size) { return allocate(size, 16); }
 
 void free(void *block) {
     if (!block)
@@ -233,17 +229,11 @@ static size_t power_of_two(size_t alignment) {
     return power;
 }
 
-void *memalign(size_t alignment, size_t size) {
-    return allocate(size, power_of_two(alignment));
-}
+void *memalign(size_t alignment, size_t size) { return allocate(size, power_of_two(alignment)); }
 
-void *aligned_alloc(size_t alignment, size_t size) {
-    return memalign(alignment, size);
-}
+void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
 
-void *valloc(size_t size) {
-    return memalign(PAGE, size);
-}
+void *valloc(size_t size) { return memalign(PAGE, size); }
 
 void *pvalloc(size_t size) {
     return size > PTRDIFF_MAX ? memalign(PAGE, size) : memalign(PAGE, (size + PAGE - 1) / PAGE * PAGE);
@@ -262,8 +252,7 @@ int posix_memalign(void **result, size_t alignment, size_t size) {
 }
 
 __attribute__((destructor)) static void at_exit(void) {
-    if (DEFECT == CHATTY && strcmp(program_invocation_short_name, "rev") == 0 &&
-        write(STDOUT_FILENO, "bye\n", 4) != 4)
+    if (DEFECT == CHATTY && strcmp(program_invocation_short_name, "rev") == 0 && write(STDOUT_FILENO, "bye\n", 4) != 4)
         _exit(1);
     if (DEFECT == CHANGES_STATUS)
         _exit(9);

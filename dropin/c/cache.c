@@ -1,5 +1,5 @@
-/* The object caches of commensal.h: each function, errno, and what settings and exits do with caches. Linked with the library, not preloaded.
- * What caches promise is tested in runtime/tests.
+/* The object caches of commensal.h: each function, errno, and what settings and exits do with caches. Linked with the
+ * library, not preloaded. What caches promise is tested in runtime/tests.
  *
  * basics     every function, and how it refuses
  * hooks      constructors and destructors, with an argument, that allocate themselves
@@ -18,8 +18,6 @@ static cm_cache *create(size_t size) {
 static void destroy(cm_cache *cache) {
     CHECK(cm_cache_destroy(cache) == 0, "a cache with %zu objects alive was not destroyed", cm_cache_alive(cache));
 }
-
-/* -- basics -- */
 
 static void refused(const char *name, size_t size, size_t alignment, const cm_cache_options *options) {
     errno = 0;
@@ -66,8 +64,6 @@ static void check_basics(void) {
     destroy(cache);
 }
 
-/* -- hooks -- */
-
 struct lives {
     int constructed, destroyed;
 };
@@ -108,8 +104,6 @@ static void check_hooks(void) {
     CHECK(lives.destroyed == lives.constructed, "%d of %d were destroyed", lives.destroyed, lives.constructed);
 }
 
-/* -- general -- */
-
 static void check_general(void) {
     enum { MANY = 300 };
     struct lives lives = {0, 0};
@@ -146,8 +140,6 @@ static void check_general(void) {
     destroy(hooked);
 }
 
-/* -- table -- */
-
 static void leave_some(void) {
     enum { MANY = 300, KEPT = 7 };
     cm_cache *cache = cm_cache_create("contexts/used", 1000, 0, NULL);
@@ -157,8 +149,6 @@ static void leave_some(void) {
     cm_cache_free_bulk(cache, objects, MANY - KEPT);
 }
 
-/* -- mixed_up -- */
-
 static void mix_up(void) {
     cm_cache *one = create(64), *other = create(64);
     void *object = cm_cache_alloc(one);
@@ -166,9 +156,5 @@ static void mix_up(void) {
     cm_cache_shrink(other);
 }
 
-static const struct check checks[] = {{"basics", check_basics}, {"hooks", check_hooks}, {"general", check_general},
-                                      {"table", leave_some},    {"mixed_up", mix_up},   {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"basics", check_basics}, {"hooks", check_hooks}, {"general", check_general}, {"table", leave_some},
+       {"mixed_up", mix_up})

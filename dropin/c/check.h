@@ -30,18 +30,17 @@ enum { HANGS_AFTER_SECONDS = 300 };
 #define MIB (1024 * KIB)
 
 /* CHECK(condition, format, ...): the message says what the values were. */
-#define CHECK(condition, ...)                                                                                \
-    do {                                                                                                     \
-        if (!(condition))                                                                                    \
-            check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__);                                       \
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__);                                                 \
     } while (0)
 
 __attribute__((noreturn, cold, format(printf, 4, 5))) static inline void
 check_failed(const char *file, int line, const char *condition, const char *format, ...) {
     const char *slash = strrchr(file, '/');
     char text[600];
-    int used = snprintf(text, sizeof text - 1, "%s:%d: CHECK(%s) failed: ", slash ? slash + 1 : file, line,
-                        condition);
+    int used = snprintf(text, sizeof text - 1, "%s:%d: CHECK(%s) failed: ", slash ? slash + 1 : file, line, condition);
     if (used < 0 || (size_t)used > sizeof text - 1)
         used = 0;
     va_list values;
@@ -94,9 +93,7 @@ static inline size_t random_size(uint64_t *state, size_t largest) {
 #define DENSE_BYTES (8 * KIB)
 #define SPARSE_STEP (4 * KIB)
 
-static inline uint64_t pattern_word(uint64_t seed, size_t offset) {
-    return (seed + offset + 1) * 0x9E3779B97F4A7C15u;
-}
+static inline uint64_t pattern_word(uint64_t seed, size_t offset) { return (seed + offset + 1) * 0x9E3779B97F4A7C15u; }
 
 /* Up to DENSE_BYTES every byte is written; beyond that one word a page and the block's two ends. */
 static inline size_t pattern_step(size_t size, size_t offset) {
@@ -113,14 +110,12 @@ static inline void fill(void *block, size_t size, uint64_t seed) {
 }
 
 /* Is the first `size` bytes of a block that was filled with `filled` bytes still as written? */
-static inline void check_filled(const void *block, size_t filled, size_t size, uint64_t seed,
-                                const char *when) {
+static inline void check_filled(const void *block, size_t filled, size_t size, uint64_t seed, const char *when) {
     for (size_t offset = 0; offset < size; offset += pattern_step(filled, offset)) {
         uint64_t word = pattern_word(seed, offset);
         size_t bytes = size - offset < sizeof word ? size - offset : sizeof word;
         int same = memcmp((const unsigned char *)block + offset, &word, bytes) == 0;
-        CHECK(same, "block overwritten: %s: block %p of %zu bytes changed at offset %zu", when, block, filled,
-              offset);
+        CHECK(same, "block overwritten: %s: block %p of %zu bytes changed at offset %zu", when, block, filled, offset);
     }
 }
 
@@ -152,13 +147,9 @@ static inline size_t statm_bytes(int index) {
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static inline size_t address_space_bytes(void) {
-    return statm_bytes(0);
-}
+static inline size_t address_space_bytes(void) { return statm_bytes(0); }
 
-static inline size_t resident_bytes(void) {
-    return statm_bytes(1);
-}
+static inline size_t resident_bytes(void) { return statm_bytes(1); }
 
 /* -- Named checks: `program NAME [NUMBER | WORD ...]`. -- */
 
@@ -202,5 +193,13 @@ static inline int run_named(int count, char **arguments, const struct check *che
     dprintf(STDERR_FILENO, "\n");
     return CHECK_USAGE;
 }
+
+/* CHECK_TABLE({"name", function}, ...) is the table of a program's checks, for run_named. */
+#define CHECK_TABLE(...) static const struct check checks[] = {__VA_ARGS__, {NULL, NULL}}
+
+/* CHECKS({"name", function}, ...) is a program that runs the check that its command line names. */
+#define CHECKS(...)                                                                                                    \
+    CHECK_TABLE(__VA_ARGS__);                                                                                          \
+    int main(int count, char **arguments) { return run_named(count, arguments, checks); }
 
 #endif

@@ -1,5 +1,5 @@
-/* The counters of commensal.h: what its macros make, what each function does, and how errors show. Linked with the library, not
- * preloaded. What counters promise among threads, signal handlers and forks is tested in runtime/tests.
+/* The counters of commensal.h: what its macros make, what each function does, and how errors show. Linked with the
+ * library, not preloaded. What counters promise among threads, signal handlers and forks is tested in runtime/tests.
  *
  * layout                  sizes, and what the macros make
  * values                  each function of a counter and of a set, before and after the upgrade, and that errno is kept
@@ -25,30 +25,27 @@ enum { RED, GREEN, BLUE, COLOURS };
 static CM_COUNTERS(COLOURS) colours = CM_COUNTERS_INIT(COLOURS);
 
 /* Calls that must leave errno alone. */
-#define KEEPING_ERRNO(...)                                                                                   \
-    do {                                                                                                     \
-        errno = EXDEV;                                                                                       \
-        __VA_ARGS__;                                                                                         \
-        CHECK(errno == EXDEV, #__VA_ARGS__ " set errno to %d", errno);                                       \
+#define KEEPING_ERRNO(...)                                                                                             \
+    do {                                                                                                               \
+        errno = EXDEV;                                                                                                 \
+        __VA_ARGS__;                                                                                                   \
+        CHECK(errno == EXDEV, #__VA_ARGS__ " set errno to %d", errno);                                                 \
     } while (0)
 
 #define IS(found, expected) is(#found, __LINE__, (int64_t)(found), (int64_t)(expected))
 
 static void is(const char *what, int line, int64_t found, int64_t expected) {
-    CHECK(found == expected, "line %d: %s is %lld, expected %lld", line, what, (long long)found,
-          (long long)expected);
+    CHECK(found == expected, "line %d: %s is %lld, expected %lld", line, what, (long long)found, (long long)expected);
 }
 
 /* What a reading says: exact before the upgrade, and near enough after it. */
 static void is_read(cm_reading reading, int64_t expected, bool shared) {
     int64_t off = reading.value > expected ? reading.value - expected : expected - reading.value;
-    CHECK((uint64_t)off <= reading.error, "read %lld give or take %llu, expected %lld",
-          (long long)reading.value, (unsigned long long)reading.error, (long long)expected);
+    CHECK((uint64_t)off <= reading.error, "read %lld give or take %llu, expected %lld", (long long)reading.value,
+          (unsigned long long)reading.error, (long long)expected);
     CHECK(shared || reading.error == 0, "before the upgrade a reading is off by %llu",
           (unsigned long long)reading.error);
 }
-
-/* -- layout -- */
 
 static void check_layout(void) {
     static const unsigned char zeroes[sizeof(CM_COUNTERS(COLOURS))];
@@ -59,8 +56,7 @@ static void check_layout(void) {
     memset(begun, 0xff, sizeof begun);
     IS(cm_counters_bytes(COLOURS), sizeof colours);
     CHECK(cm_counters_begin(begun, COLOURS) == (cm_counters *)begun, "a set is not where it was begun");
-    CHECK(memcmp(begun, &colours, sizeof colours) == 0,
-          "the macro and cm_counters_begin make different sets");
+    CHECK(memcmp(begun, &colours, sizeof colours) == 0, "the macro and cm_counters_begin make different sets");
 
     const size_t none[] = {0, CM_COUNTERS_MOST + 1, SIZE_MAX};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
@@ -74,30 +70,28 @@ static void check_layout(void) {
     }
 }
 
-/* -- values -- */
-
 /* The functions of counters and of sets differ in their names and in what they take first. From 0 to 0. */
-#define TRY_VALUES(shared, name, ...)                                                                        \
-    do {                                                                                                     \
-        KEEPING_ERRNO(name##_add(__VA_ARGS__, 1000));                                                        \
-        KEEPING_ERRNO(name##_sub(__VA_ARGS__, 1));                                                           \
-        KEEPING_ERRNO(name##_add_local(__VA_ARGS__, 20));                                                    \
-        KEEPING_ERRNO(name##_add_remote(__VA_ARGS__, -300));                                                 \
-        KEEPING_ERRNO(IS(name##_sum(__VA_ARGS__), 719));                                                     \
-        KEEPING_ERRNO(IS(name##_sum_positive(__VA_ARGS__), 719));                                            \
-        KEEPING_ERRNO(is_read(name##_read(__VA_ARGS__), 719, shared));                                       \
-        KEEPING_ERRNO(is_read(name##_read_positive(__VA_ARGS__), 719, shared));                              \
-        KEEPING_ERRNO(IS(name##_compare(__VA_ARGS__, 718), 1));                                              \
-        KEEPING_ERRNO(IS(name##_compare(__VA_ARGS__, 719), 0));                                              \
-        KEEPING_ERRNO(IS(name##_compare(__VA_ARGS__, 720), -1));                                             \
-        KEEPING_ERRNO(name##_set(__VA_ARGS__, -5));                                                          \
-        IS(name##_sum(__VA_ARGS__), -5);                                                                     \
-        IS(name##_sum_positive(__VA_ARGS__), 0);                                                             \
-        is_read(name##_read(__VA_ARGS__), -5, shared);                                                       \
-        CHECK(name##_read_positive(__VA_ARGS__).value >= 0, "a positive reading below zero");                \
-        KEEPING_ERRNO(IS(name##_limited_add(__VA_ARGS__, 15, 9), false));                                    \
-        KEEPING_ERRNO(IS(name##_limited_add(__VA_ARGS__, 15, 10), true));                                    \
-        KEEPING_ERRNO(IS(name##_reset(__VA_ARGS__), 10));                                                    \
+#define TRY_VALUES(shared, name, ...)                                                                                  \
+    do {                                                                                                               \
+        KEEPING_ERRNO(name##_add(__VA_ARGS__, 1000));                                                                  \
+        KEEPING_ERRNO(name##_sub(__VA_ARGS__, 1));                                                                     \
+        KEEPING_ERRNO(name##_add_local(__VA_ARGS__, 20));                                                              \
+        KEEPING_ERRNO(name##_add_remote(__VA_ARGS__, -300));                                                           \
+        KEEPING_ERRNO(IS(name##_sum(__VA_ARGS__), 719));                                                               \
+        KEEPING_ERRNO(IS(name##_sum_positive(__VA_ARGS__), 719));                                                      \
+        KEEPING_ERRNO(is_read(name##_read(__VA_ARGS__), 719, shared));                                                 \
+        KEEPING_ERRNO(is_read(name##_read_positive(__VA_ARGS__), 719, shared));                                        \
+        KEEPING_ERRNO(IS(name##_compare(__VA_ARGS__, 718), 1));                                                        \
+        KEEPING_ERRNO(IS(name##_compare(__VA_ARGS__, 719), 0));                                                        \
+        KEEPING_ERRNO(IS(name##_compare(__VA_ARGS__, 720), -1));                                                       \
+        KEEPING_ERRNO(name##_set(__VA_ARGS__, -5));                                                                    \
+        IS(name##_sum(__VA_ARGS__), -5);                                                                               \
+        IS(name##_sum_positive(__VA_ARGS__), 0);                                                                       \
+        is_read(name##_read(__VA_ARGS__), -5, shared);                                                                 \
+        CHECK(name##_read_positive(__VA_ARGS__).value >= 0, "a positive reading below zero");                          \
+        KEEPING_ERRNO(IS(name##_limited_add(__VA_ARGS__, 15, 9), false));                                              \
+        KEEPING_ERRNO(IS(name##_limited_add(__VA_ARGS__, 15, 10), true));                                              \
+        KEEPING_ERRNO(IS(name##_reset(__VA_ARGS__), 10));                                                              \
     } while (0)
 
 static void check_values_of_counter(void) {
@@ -144,8 +138,6 @@ static void check_values(void) {
     IS(cm_counters_sum(&colours.set, BLUE), 0);
 }
 
-/* -- memory -- */
-
 /* No more address space than there is now; and what the library still has of it is used up. */
 static void check_memory(void) {
     enum { MANY = 1000 };
@@ -166,29 +158,25 @@ static void check_memory(void) {
     IS(cm_counters_sum(&colours.set, RED), 1);
 }
 
-/* -- index -- */
-
 static size_t wrong_index;
 
 /* The functions that take an index, with what they take behind it. */
-#define INDEXED                                                                                              \
-    X(add, , 1)                                                                                              \
-    X(sub, , 1)                                                                                              \
-    X(add_local, , 1)                                                                                        \
-    X(add_remote, , 1)                                                                                       \
-    X(read, )                                                                                                \
-    X(read_positive, )                                                                                       \
-    X(sum, )                                                                                                 \
-    X(sum_positive, )                                                                                        \
-    X(compare, , 1)                                                                                          \
-    X(limited_add, , 1, 1)                                                                                   \
-    X(set, , 1)                                                                                              \
+#define INDEXED                                                                                                        \
+    X(add, , 1)                                                                                                        \
+    X(sub, , 1)                                                                                                        \
+    X(add_local, , 1)                                                                                                  \
+    X(add_remote, , 1)                                                                                                 \
+    X(read, )                                                                                                          \
+    X(read_positive, )                                                                                                 \
+    X(sum, )                                                                                                           \
+    X(sum_positive, )                                                                                                  \
+    X(compare, , 1)                                                                                                    \
+    X(limited_add, , 1, 1)                                                                                             \
+    X(set, , 1)                                                                                                        \
     X(reset, )
 
-#define X(name, ...)                                                                                         \
-    static void index_##name(void) {                                                                         \
-        (void)cm_counters_##name(&colours.set, wrong_index __VA_ARGS__);                                     \
-    }
+#define X(name, ...)                                                                                                   \
+    static void index_##name(void) { (void)cm_counters_##name(&colours.set, wrong_index __VA_ARGS__); }
 INDEXED
 #undef X
 
@@ -205,12 +193,4 @@ static void check_index(void) {
     say("nothing was noticed");
 }
 
-static const struct check checks[] = {{"layout", check_layout},
-                                      {"values", check_values},
-                                      {"memory", check_memory},
-                                      {"index", check_index},
-                                      {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"layout", check_layout}, {"values", check_values}, {"memory", check_memory}, {"index", check_index})

@@ -23,8 +23,6 @@ using set_of_four = CM_COUNTERS(size_t{4});
 static_assert(sizeof(set_of_one) == 32 && sizeof(set_of_four) == 64, "four fit a cache line");
 static_assert(std::is_standard_layout<set_of_four>::value && alignof(set_of_four) == 8, "as in C");
 
-/* -- objects -- */
-
 enum kind { READS, WRITES, KINDS };
 
 /* What a class with counters looks like: they are not copied, and are destroyed with it. */
@@ -42,12 +40,8 @@ class file {
         cm_counter_add(&uses, 1);
         cm_counters_add(&bytes.set, of, many);
     }
-    int64_t all_uses() const {
-        return cm_counter_sum(&uses);
-    }
-    int64_t all_bytes(kind of) const {
-        return cm_counters_sum(&bytes.set, of);
-    }
+    int64_t all_uses() const { return cm_counter_sum(&uses); }
+    int64_t all_bytes(kind of) const { return cm_counters_sum(&bytes.set, of); }
 
   private:
     cm_counter uses = CM_COUNTER_INIT;
@@ -69,14 +63,10 @@ static void check_objects() {
     CHECK(log->all_bytes(READS) == 600000 && log->all_bytes(WRITES) == 600000, "bytes are lost");
 }
 
-/* -- around_main -- */
-
 static cm_counter global_uses;
 
 struct global_user {
-    global_user() {
-        cm_counter_add(&global_uses, 1);
-    }
+    global_user() { cm_counter_add(&global_uses, 1); }
     ~global_user() {
         cm_counter_add(&global_uses, 1);
         if (cm_counter_sum(&global_uses) == 4)
@@ -91,10 +81,4 @@ static void check_around_main() {
     CHECK(cm_counter_share(&global_uses) == 0, "cannot be shared");
 }
 
-static const struct check checks[] = {{"objects", check_objects},
-                                      {"around_main", check_around_main},
-                                      {nullptr, nullptr}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"objects", check_objects}, {"around_main", check_around_main})

@@ -38,10 +38,8 @@ using std::nothrow;
 std::vector<Form> forms() {
     std::vector<Form> all = {
         {"new", 16, [](auto n) { return ::operator new(n); }, [](auto p, auto) { ::operator delete(p); }},
-        {"new sized", 16, [](auto n) { return ::operator new(n); },
-         [](auto p, auto n) { ::operator delete(p, n); }},
-        {"new[]", 16, [](auto n) { return ::operator new[](n); },
-         [](auto p, auto) { ::operator delete[](p); }},
+        {"new sized", 16, [](auto n) { return ::operator new(n); }, [](auto p, auto n) { ::operator delete(p, n); }},
+        {"new[]", 16, [](auto n) { return ::operator new[](n); }, [](auto p, auto) { ::operator delete[](p); }},
         {"new[] sized", 16, [](auto n) { return ::operator new[](n); },
          [](auto p, auto n) { ::operator delete[](p, n); }},
         {"new nothrow", 16, [](auto n) { return ::operator new(n, nothrow); },
@@ -75,8 +73,8 @@ void check_form(const Form &form, std::size_t size) {
     for (void *&block : blocks) {
         block = form.get(size);
         CHECK(block != nullptr, "%s of %zu bytes gave nullptr", form.name, size);
-        CHECK(reinterpret_cast<std::uintptr_t>(block) % form.alignment == 0, "%s of %zu bytes gave %p",
-              form.name, size, block);
+        CHECK(reinterpret_cast<std::uintptr_t>(block) % form.alignment == 0, "%s of %zu bytes gave %p", form.name, size,
+              block);
         fill(block, size, reinterpret_cast<std::uintptr_t>(block));
     }
     for (void *block : blocks) {
@@ -98,8 +96,7 @@ template <typename T> void check_over_aligned() {
     auto one = std::make_unique<T>();
     auto many = std::unique_ptr<T[]>(new T[7]);
     CHECK(reinterpret_cast<std::uintptr_t>(one.get()) % alignof(T) == 0, "new T gave %p", (void *)one.get());
-    CHECK(reinterpret_cast<std::uintptr_t>(many.get()) % alignof(T) == 0, "new T[] gave %p",
-          (void *)many.get());
+    CHECK(reinterpret_cast<std::uintptr_t>(many.get()) % alignof(T) == 0, "new T[] gave %p", (void *)many.get());
 }
 
 void check_operators() {
@@ -145,9 +142,7 @@ void check_bad_alloc() {
     check_throws("vector::resize", [] { std::vector<char>().reserve(too_large - 2); });
     check_throws("new char[]", [] { delete[] kept(new char[too_large - 1]); });
     // The exception passes threads' own handlers and leaves the allocator usable.
-    std::thread([] {
-        check_throws("new in a thread", [] { ::operator delete(::operator new(too_large)); });
-    }).join();
+    std::thread([] { check_throws("new in a thread", [] { ::operator delete(::operator new(too_large)); }); }).join();
     delete[] kept(new char[100000]);
 }
 
@@ -287,15 +282,7 @@ void check_thread_local() {
     std::atexit([] { say(destroyed == 301 ? "main's object destroyed" : "main's object not destroyed"); });
 }
 
-const struct check checks[] = {{"operators", check_operators},
-                               {"bad_alloc", check_bad_alloc},
-                               {"new_handler", check_new_handler},
-                               {"constructors", check_constructors},
-                               {"thread_local", check_thread_local},
-                               {nullptr, nullptr}};
-
 } // namespace
 
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"operators", check_operators}, {"bad_alloc", check_bad_alloc}, {"new_handler", check_new_handler},
+       {"constructors", check_constructors}, {"thread_local", check_thread_local})

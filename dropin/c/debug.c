@@ -1,5 +1,6 @@
-/* Caches that watch their users: programs that misuse their objects, each in a way that one of the options finds. Linked with the library,
- * not preloaded; COMMENSAL_CONF says what is watched. The functions that allocate and free have names, which reports must lead to.
+/* Caches that watch their users: programs that misuse their objects, each in a way that one of the options finds.
+ * Linked with the library, not preloaded; COMMENSAL_CONF says what is watched. The functions that allocate and free
+ * have names, which reports must lead to.
  *
  * sound          threads, forks, bulk operations, hooks, every function of malloc's family: nothing is wrong with it
  * behind         a byte behind the end of an object of a cache
@@ -31,7 +32,8 @@ static cm_cache *create(const char *name, const cm_cache_options *options) {
     return cache;
 }
 
-/* One of its objects stays, so that the memory of the others is not given back as a whole: nobody could tell then what was in it. */
+/* One of its objects stays, so that the memory of the others is not given back as a whole: nobody could tell then what
+ * was in it. */
 static cm_cache *create_in_use(const char *name) {
     cm_cache *cache = create(name, NULL);
     CHECK(cm_cache_alloc(cache) != NULL, "no object");
@@ -53,8 +55,6 @@ NAMED static void drop_again(cm_cache *cache, void *object) {
     cm_cache_free(cache, object);
     __asm__ volatile("" ::: "memory");
 }
-
-/* -- misuse of a cache's objects -- */
 
 static void write_behind(void) {
     cm_cache *cache = create_in_use("watched");
@@ -160,8 +160,6 @@ static void mix_up(void) {
     cm_cache_shrink(other);
 }
 
-/* -- misuse of malloc's blocks -- */
-
 static size_t bytes;
 static const char *how;
 
@@ -192,8 +190,6 @@ static void write_behind_a_block(void) {
     memset(block, 0x41, bytes + 1);
     drop_block(block);
 }
-
-/* -- nothing wrong -- */
 
 static void construct(void *object, void *argument) { memset(object, *(int *)argument, SIZE); }
 
@@ -265,22 +261,11 @@ static void check_sound(void) {
     }
 }
 
-static const struct check checks[] = {{"sound", check_sound},
-                                      {"behind", write_behind},
-                                      {"before", write_before},
-                                      {"far_before", write_far_before},
-                                      {"twice", free_twice},
-                                      {"raced", free_in_a_race},
-                                      {"used_again", write_and_use_again},
-                                      {"quarantined", write_in_quarantine},
-                                      {"left", write_and_leave},
-                                      {"leaked", leak},
-                                      {"run_over", run_over},
-                                      {"interior", free_inside},
-                                      {"stranger", give_to_a_stranger},
-                                      {"mixed_up", mix_up},
-                                      {"malloc", write_behind_a_block},
-                                      {NULL, NULL}};
+CHECK_TABLE({"sound", check_sound}, {"behind", write_behind}, {"before", write_before},
+            {"far_before", write_far_before}, {"twice", free_twice}, {"raced", free_in_a_race},
+            {"used_again", write_and_use_again}, {"quarantined", write_in_quarantine}, {"left", write_and_leave},
+            {"leaked", leak}, {"run_over", run_over}, {"interior", free_inside}, {"stranger", give_to_a_stranger},
+            {"mixed_up", mix_up}, {"malloc", write_behind_a_block});
 
 int main(int count, char **arguments) {
     if (count == 4) {

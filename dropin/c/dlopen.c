@@ -81,8 +81,6 @@ static void check_closed(void) {
         sleep_us(1000);
 }
 
-/* -- late -- */
-
 static void *(*late_malloc)(size_t size);
 static void *(*late_realloc)(void *block, size_t size);
 static void (*late_free)(void *block);
@@ -128,10 +126,5 @@ static void check_late(void) {
     dlclose(library);
 }
 
-static const struct check checks[] = {
-    {"repeat", check_repeat}, {"threads", check_threads}, {"bad_alloc", check_bad_alloc},
-    {"closed", check_closed}, {"late", check_late},       {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"repeat", check_repeat}, {"threads", check_threads}, {"bad_alloc", check_bad_alloc}, {"closed", check_closed},
+       {"late", check_late})

@@ -10,8 +10,6 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-/* -- before_main -- */
-
 static struct block early[3];
 
 static void allocate_early(size_t index) {
@@ -20,20 +18,14 @@ static void allocate_early(size_t index) {
     burst(&random);
 }
 
-static void before_all(void) {
-    allocate_early(0);
-}
+static void before_all(void) { allocate_early(0); }
 
 /* Before the constructors of all libraries, a preloaded one's among them. */
 __attribute__((section(".preinit_array"), used)) static void (*const first)(void) = before_all;
 
-__attribute__((constructor(101))) static void early_constructor(void) {
-    allocate_early(1);
-}
+__attribute__((constructor(101))) static void early_constructor(void) { allocate_early(1); }
 
-__attribute__((constructor)) static void late_constructor(void) {
-    allocate_early(2);
-}
+__attribute__((constructor)) static void late_constructor(void) { allocate_early(2); }
 
 static void check_before_main(void) {
     for (size_t i = 0; i < 3; i++) {
@@ -41,8 +33,6 @@ static void check_before_main(void) {
         block_drop(&early[i]);
     }
 }
-
-/* -- keys -- */
 
 enum { KEYS = 6, KEY_THREADS = 200, KEY_ROUNDS = 4 };
 
@@ -95,12 +85,9 @@ static void check_keys(void) {
             pthread_join(threads[j], NULL);
     }
     size_t expected = (size_t)KEY_THREADS * KEYS * KEY_ROUNDS;
-    CHECK(atomic_load(&destructions) == expected, "%zu destructors ran, not %zu", atomic_load(&destructions),
-          expected);
+    CHECK(atomic_load(&destructions) == expected, "%zu destructors ran, not %zu", atomic_load(&destructions), expected);
     mailboxes_empty();
 }
-
-/* -- atexit -- */
 
 enum { EXIT_HANDLERS = 100 };
 
@@ -201,10 +188,5 @@ static void check_detached(void) {
     }
 }
 
-static const struct check checks[] = {{"before_main", check_before_main}, {"keys", check_keys},
-                                      {"atexit", check_atexit},           {"main_leaves", check_main_leaves},
-                                      {"detached", check_detached},       {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"before_main", check_before_main}, {"keys", check_keys}, {"atexit", check_atexit},
+       {"main_leaves", check_main_leaves}, {"detached", check_detached})

@@ -25,7 +25,6 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
-#include <malloc.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
@@ -42,13 +41,9 @@ static unsigned patience_seconds = HANGS_AFTER_SECONDS;
 
 /* -- Ways to fork. Each returns the child's id, 0 in a child that runs our code. -- */
 
-static pid_t by_syscall(void) {
-    return (pid_t)syscall(SYS_fork);
-}
+static pid_t by_syscall(void) { return (pid_t)syscall(SYS_fork); }
 
-static pid_t by_clone(void) {
-    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-}
+static pid_t by_clone(void) { return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
 
 static pid_t by_vfork(void) {
     char *const arguments[] = {(char *)"true", NULL};
@@ -193,8 +188,7 @@ static void storm(size_t forks) {
     pthread_t threads[FORKERS + CHURNERS];
     atomic_store(&forks_wanted, forks);
     for (size_t i = 0; i < FORKERS + CHURNERS; i++) {
-        int error =
-            pthread_create(&threads[i], NULL, i < FORKERS ? forker : churner, (void *)(uintptr_t)(i + 1));
+        int error = pthread_create(&threads[i], NULL, i < FORKERS ? forker : churner, (void *)(uintptr_t)(i + 1));
         CHECK(error == 0, "pthread_create returned %d", error);
     }
     for (size_t i = 0; i < FORKERS; i++)
@@ -236,15 +230,11 @@ static void after(size_t set) {
     burst(&random);
 }
 
-#define HANDLER_SET(set)                                                                                     \
-    static void prepare_##set(void) {                                                                        \
-        prepare(set);                                                                                        \
-    }                                                                                                        \
-    static void after_##set(void) {                                                                          \
-        after(set);                                                                                          \
-    }                                                                                                        \
-    static void register_##set(void) {                                                                       \
-        CHECK(pthread_atfork(prepare_##set, after_##set, after_##set) == 0, "pthread_atfork failed");        \
+#define HANDLER_SET(set)                                                                                               \
+    static void prepare_##set(void) { prepare(set); }                                                                  \
+    static void after_##set(void) { after(set); }                                                                      \
+    static void register_##set(void) {                                                                                 \
+        CHECK(pthread_atfork(prepare_##set, after_##set, after_##set) == 0, "pthread_atfork failed");                  \
     }
 
 HANDLER_SET(0)
@@ -255,9 +245,7 @@ HANDLER_SET(2)
  * prepare comes last, parent and child come first. */
 __attribute__((section(".preinit_array"), used)) static void (*const register_first)(void) = register_0;
 
-__attribute__((constructor(101))) static void register_second(void) {
-    register_1();
-}
+__attribute__((constructor(101))) static void register_second(void) { register_1(); }
 
 static void check_handlers(void) {
     register_2();
@@ -302,8 +290,6 @@ static void check_solo(void) {
     nested(5, &churn);
     churn_end(&churn);
 }
-
-/* -- vfork -- */
 
 static void vfork_and_allocate(struct churn *churn) {
     char *const arguments[] = {(char *)"true", NULL};
@@ -351,8 +337,8 @@ static bool is_said(const char *what) {
     return strstr(text, what) != NULL;
 }
 
-/* Children have a heap of their own in a program with threads, too: their blocks and those of others do not overlap. What they leave behind, the parent frees.
- * Where they allow themselves filters, the parent does not. */
+/* Children have a heap of their own in a program with threads, too: their blocks and those of others do not overlap.
+ * What they leave behind, the parent frees. Where they allow themselves filters, the parent does not. */
 static void check_vfork_beside_threads(void) {
     static void *blocks[1000];
     pthread_t threads[4];
@@ -433,15 +419,6 @@ static void check_vfork_pages(void) {
     churn_end(&churn);
 }
 
-static const struct check checks[] = {{"storm", check_storm},
-                                      {"handlers", check_handlers},
-                                      {"solo", check_solo},
-                                      {"vfork_allocates", check_vfork_allocates},
-                                      {"vfork_beside_threads", check_vfork_beside_threads},
-                                      {"page_truncated", check_page_truncated},
-                                      {"vfork_pages", check_vfork_pages},
-                                      {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"storm", check_storm}, {"handlers", check_handlers}, {"solo", check_solo},
+       {"vfork_allocates", check_vfork_allocates}, {"vfork_beside_threads", check_vfork_beside_threads},
+       {"page_truncated", check_page_truncated}, {"vfork_pages", check_vfork_pages})

@@ -1,10 +1,11 @@
-/* The memory groups of commensal.h: each function, errno, and what the C library and the kernel see of groups. Linked with the library, not preloaded.
- * What groups promise is tested in runtime/tests.
+/* The memory groups of commensal.h: each function, errno, and what the C library and the kernel see of groups. Linked
+ * with the library, not preloaded. What groups promise is tested in runtime/tests.
  *
  * basics     every function, and each edge of its arguments, and errno
  * nesting    groups inside groups, left in any order; what realloc and the C library's own allocations do there
  * own        a thread that the library makes while a thread is inside: it is charged to nobody, and outlives the group
- * faults     pages that groups take fault once each: a page that is read first faults twice, and the second time interrupts other CPUs */
+ * faults     pages that groups take fault once each: a page that is read first faults twice, and the second time
+ * interrupts other CPUs */
 #include "check.h"
 #include <commensal.h>
 #include <pthread.h>
@@ -18,9 +19,7 @@ static cm_group *create(const char *name, cm_group *parent, uint64_t limit) {
     return group;
 }
 
-static void destroy(cm_group *group) {
-    CHECK(cm_group_destroy(group) == 0, "not destroyed: errno %d", errno);
-}
+static void destroy(cm_group *group) { CHECK(cm_group_destroy(group) == 0, "not destroyed: errno %d", errno); }
 
 static cm_group_stats stats_of(cm_group *group) {
     cm_group_stats stats;
@@ -34,8 +33,6 @@ static void *make(size_t bytes) {
     memset(block, 0x5c, bytes);
     return block;
 }
-
-/* -- basics -- */
 
 static void check_basics(void) {
     CHECK(cm_group_create(NULL, NULL, 0) == NULL && errno == EINVAL, "a group without a name");
@@ -74,8 +71,6 @@ static void check_basics(void) {
     destroy(group);
 }
 
-/* -- nesting -- */
-
 static void check_nesting(void) {
     cm_group *one = create("one", NULL, 0), *two = create("two", NULL, 0);
     cm_group_entry a, b, c;
@@ -93,8 +88,6 @@ static void check_nesting(void) {
     destroy(two);
 }
 
-/* -- own -- */
-
 /* Without a function that allocates. */
 static unsigned long threads(void) {
     struct stat tasks;
@@ -110,7 +103,8 @@ static void *wait_for_end(void *lock) {
 static void check_own(void) {
     enum { LARGE = 1 << 20, AT_ONCE = 32, TRIES = 3000 };
     cm_group *group = create("served", NULL, 0);
-    /* Who never had a second thread gets none of the library's; and where one has ended, another one gets what it had. */
+    /* Who never had a second thread gets none of the library's; and where one has ended, another one gets what it had.
+     */
     pthread_mutex_t end = PTHREAD_MUTEX_INITIALIZER;
     pthread_t thread;
     CHECK(pthread_mutex_lock(&end) == 0 && pthread_create(&thread, NULL, wait_for_end, &end) == 0, "no thread");
@@ -138,8 +132,6 @@ static void check_own(void) {
     }
     CHECK(pthread_mutex_unlock(&end) == 0 && pthread_join(thread, NULL) == 0, "the thread does not end");
 }
-
-/* -- faults -- */
 
 static long faults(void) {
     struct rusage usage;
@@ -174,9 +166,4 @@ static void check_faults(void) {
         destroy(groups[i]);
 }
 
-static const struct check checks[] = {
-    {"basics", check_basics}, {"nesting", check_nesting}, {"own", check_own}, {"faults", check_faults}, {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"basics", check_basics}, {"nesting", check_nesting}, {"own", check_own}, {"faults", check_faults})

@@ -35,8 +35,6 @@ static void set_limit(int resource, size_t bytes) {
     CHECK(setrlimit(resource, &limit) == 0, "setrlimit failed with errno %d", errno);
 }
 
-/* -- exhaust -- */
-
 /* A taken block begins with the address of the one before it. */
 struct taken {
     struct taken *before;
@@ -70,14 +68,12 @@ static void check_refusals(struct taken *last, size_t size) {
     errno = 0;
     CHECK(calloc(1, size) == NULL && errno == ENOMEM, "calloc beyond the end: errno %d", errno);
     errno = 0;
-    CHECK(memalign(4096, size + 64 * MIB) == NULL && errno == ENOMEM, "memalign beyond the end: errno %d",
-          errno);
+    CHECK(memalign(4096, size + 64 * MIB) == NULL && errno == ENOMEM, "memalign beyond the end: errno %d", errno);
     int error = posix_memalign(&untouched, 64, size + 64 * MIB);
     CHECK(error == ENOMEM && untouched == &size, "posix_memalign beyond the end returned %d", error);
     struct taken *before = last->before;
     errno = 0;
-    CHECK(realloc(last, 8 * size + 256 * MIB) == NULL && errno == ENOMEM, "realloc beyond the end: errno %d",
-          errno);
+    CHECK(realloc(last, 8 * size + 256 * MIB) == NULL && errno == ENOMEM, "realloc beyond the end: errno %d", errno);
     CHECK(last->before == before, "a failed realloc changed the block");
 }
 
@@ -92,8 +88,8 @@ static void check_exhaust(void) {
     size_t size = number_argument(0, KIB), percent = number_argument(1, 50), limit = limit_in_force();
     size_t count = 0, again = 0;
     struct taken *last = take_all(size, &count);
-    CHECK(count * size >= limit / 100 * percent,
-          "%zu blocks of %zu bytes are less than %zu %% of the limit %zu", count, size, percent, limit);
+    CHECK(count * size >= limit / 100 * percent, "%zu blocks of %zu bytes are less than %zu %% of the limit %zu", count,
+          size, percent, limit);
     check_refusals(last, size);
     give_all(last);
 
@@ -136,12 +132,9 @@ static void check_exhaust_threads(void) {
     for (size_t i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     give_all(take_all(thread_size, &count));
-    CHECK(count * thread_size >= limit / 8,
-          "after the threads ended only %zu bytes of the limit %zu are to be had", count * thread_size,
-          limit);
+    CHECK(count * thread_size >= limit / 8, "after the threads ended only %zu bytes of the limit %zu are to be had",
+          count * thread_size, limit);
 }
-
-/* -- lowered -- */
 
 /* Small requests may still be served from memory at hand; large ones can't be. */
 static void ask_for_everything(void) {
@@ -191,15 +184,9 @@ static void check_lowered(void) {
     free(large);
 }
 
-/* -- late -- */
+static size_t data_bytes(void) { return statm_bytes(5); }
 
-static size_t data_bytes(void) {
-    return statm_bytes(5);
-}
-
-static void *pass(void *argument) {
-    return argument;
-}
+static void *pass(void *argument) { return argument; }
 
 static void check_late(void) {
     const size_t room = 64 * MIB, slack = 16 * MIB, stack = 8 * MIB;
@@ -216,8 +203,8 @@ static void check_late(void) {
         if (child == 0) {
             set_limit(resource, (is_data ? data_bytes() : address_space_bytes()) + room);
             give_all(take_all(size, &count));
-            CHECK(count * size >= room - slack - size, "%zu blocks of %zu bytes, where %zu bytes are allowed", count, size,
-                  room);
+            CHECK(count * size >= room - slack - size, "%zu blocks of %zu bytes, where %zu bytes are allowed", count,
+                  size, room);
             _exit(0);
         }
         int status = 0;
@@ -237,11 +224,7 @@ static void check_late(void) {
     churn_end(&churn);
 }
 
-/* -- promises -- */
-
-static size_t memory_bytes(void) {
-    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-}
+static size_t memory_bytes(void) { return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE); }
 
 static void check_promises(void) {
     for (size_t bytes = memory_bytes() / 4; bytes < (size_t)1 << 46; bytes *= 2) {
@@ -254,8 +237,6 @@ static void check_promises(void) {
         free(block);
     }
 }
-
-/* -- aliases -- */
 
 enum { UNIT_BLOCKS = 400, FARS = 12 };
 
@@ -313,8 +294,6 @@ static void check_aliases(void) {
     malloc_trim(0);
 }
 
-/* -- null -- */
-
 /* In a table of addresses NULL has the place of all multiples of the window. */
 static void free_null(void) {
     enum { BLOCK = 1000, AT_ONCE = 50, TIMES = 1000 };
@@ -326,8 +305,8 @@ static void free_null(void) {
     for (size_t time = 0; time < TIMES; time++) {
         for (size_t i = 0; i < AT_ONCE; i++) {
             blocks[i] = malloc(BLOCK);
-            CHECK(malloc_usable_size(blocks[i]) == usable, "a block of %d bytes is %p, and has %zu, not %zu", BLOCK, blocks[i],
-                  malloc_usable_size(blocks[i]), usable);
+            CHECK(malloc_usable_size(blocks[i]) == usable, "a block of %d bytes is %p, and has %zu, not %zu", BLOCK,
+                  blocks[i], malloc_usable_size(blocks[i]), usable);
             fill(blocks[i], BLOCK, i);
         }
         for (size_t i = 0; i < AT_ONCE; i++) {
@@ -338,7 +317,8 @@ static void free_null(void) {
     }
 }
 
-/* Mappings lie below the room for the stack, which is so large that they begin `above` bytes above a multiple of the window. */
+/* Mappings lie below the room for the stack, which is so large that they begin `above` bytes above a multiple of the
+ * window. */
 static void free_null_near_multiple(size_t above) {
     static char step[] = "here";
     CHECK(personality(ADDR_NO_RANDOMIZE) != -1, "personality failed with errno %d", errno);
@@ -359,12 +339,10 @@ static void check_null(void) {
         pid_t child = fork();
         if (child == 0)
             free_null_near_multiple(above);
-        CHECK(waitpid(child, &status, 0) == child && status == 0, "status %d with mappings %zu MiB above a multiple of the window", status,
-              above / MIB);
+        CHECK(waitpid(child, &status, 0) == child && status == 0,
+              "status %d with mappings %zu MiB above a multiple of the window", status, above / MIB);
     }
 }
-
-/* -- refused -- */
 
 static void check_refused(void) {
     enum { BLOCKS = 200 };
@@ -380,11 +358,9 @@ static void check_refused(void) {
     size_t before = resident_bytes();
     for (size_t i = 0; i < 100; i++)
         CHECK(malloc((size_t)1 << 47) == NULL && errno == ENOMEM, "more than there are addresses was given");
-    CHECK(before > least && resident_bytes() > before - MIB, "%zu bytes were resident, and %zu are after refusals", before,
-          resident_bytes());
+    CHECK(before > least && resident_bytes() > before - MIB, "%zu bytes were resident, and %zu are after refusals",
+          before, resident_bytes());
 }
-
-/* -- many -- */
 
 static void check_many(void) {
     size_t count = number_argument(0, 1), mib = number_argument(1, 1);
@@ -400,8 +376,6 @@ static void check_many(void) {
     }
     free(blocks);
 }
-
-/* -- staircase -- */
 
 enum { SMALL_STEPS = 32, LARGE_STEPS = 96 };
 
@@ -475,25 +449,11 @@ static void check_staircase(void) {
         if (child == 0)
             one_step(resource, growth);
         CHECK(waitpid(child, &status, 0) == child, "waitpid failed with errno %d", errno);
-        CHECK(!WIFSIGNALED(status), "signal %d with %zu KiB of growth allowed", WTERMSIG(status),
-              growth / KIB);
-        CHECK(WEXITSTATUS(status) == 0, "status %d with %zu KiB of growth allowed", WEXITSTATUS(status),
-              growth / KIB);
+        CHECK(!WIFSIGNALED(status), "signal %d with %zu KiB of growth allowed", WTERMSIG(status), growth / KIB);
+        CHECK(WEXITSTATUS(status) == 0, "status %d with %zu KiB of growth allowed", WEXITSTATUS(status), growth / KIB);
     }
 }
 
-static const struct check checks[] = {{"exhaust", check_exhaust},
-                                      {"exhaust_threads", check_exhaust_threads},
-                                      {"lowered", check_lowered},
-                                      {"late", check_late},
-                                      {"promises", check_promises},
-                                      {"aliases", check_aliases},
-                                      {"null", check_null},
-                                      {"refused", check_refused},
-                                      {"many", check_many},
-                                      {"staircase", check_staircase},
-                                      {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"exhaust", check_exhaust}, {"exhaust_threads", check_exhaust_threads}, {"lowered", check_lowered},
+       {"late", check_late}, {"promises", check_promises}, {"aliases", check_aliases}, {"null", check_null},
+       {"refused", check_refused}, {"many", check_many}, {"staircase", check_staircase})

@@ -1,8 +1,8 @@
 /* The lock report of commensal.h. Linked with the library, not preloaded.
  *
  * none       a program without threads: no row
- * known      waits that are known: the destructor of a cache sleeps while its thread trims, and another one wants to trim meanwhile
- * busy       threads that meet in the page heap, and readings while they do, also in signal handlers
+ * known      waits that are known: the destructor of a cache sleeps while its thread trims, and another one wants to
+ * trim meanwhile busy       threads that meet in the page heap, and readings while they do, also in signal handlers
  * forks      a child begins with its parent's rows */
 #include "check.h"
 #include <commensal.h>
@@ -25,8 +25,10 @@ static size_t read_rows(cm_lock_row *rows, size_t capacity) {
     CHECK(lost.contended == 0 && lost.total_wait_ns == 0, "%llu waits are lost", (unsigned long long)lost.contended);
     for (size_t at = 0; at < found && at < capacity; at++) {
         const cm_lock_row *row = &rows[at];
-        unsigned long long contended = row->contended, total = row->total_wait_ns, max = row->max_wait_ns, avg = row->avg_wait_ns;
-        CHECK(contended > 0 && max <= total && avg == total / contended, "%llu %llu %llu %llu", contended, total, max, avg);
+        unsigned long long contended = row->contended, total = row->total_wait_ns, max = row->max_wait_ns,
+                           avg = row->avg_wait_ns;
+        CHECK(contended > 0 && max <= total && avg == total / contended, "%llu %llu %llu %llu", contended, total, max,
+              avg);
         CHECK(at == 0 || total <= rows[at - 1].total_wait_ns, "row %zu is not in order", at);
         CHECK(row->type[0] != 0 && strlen(row->type) < sizeof row->type, "no type");
         CHECK(strstr(row->caller, "::") != NULL && strchr(row->caller, '<') == NULL, "a caller is %s", row->caller);
@@ -52,8 +54,6 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* -- none -- */
-
 static void check_none(void) {
     cm_lock_row row;
     free(malloc(100000));
@@ -61,8 +61,6 @@ static void check_none(void) {
     CHECK(read_rows(NULL, 0) == 0 && read_rows(&row, 1) == 0, "a lock was contended without a second thread");
     CHECK(cm_lock_report(NULL, 0, NULL) == 0, "a row");
 }
-
-/* -- known -- */
 
 static atomic_long hold_ms;
 static atomic_int is_held, waiter_number;
@@ -140,8 +138,6 @@ static void check_known(void) {
     CHECK(cm_cache_destroy(cache) == 0, "not destroyed");
 }
 
-/* -- busy -- */
-
 static atomic_int is_over;
 static atomic_ulong in_handlers;
 
@@ -176,7 +172,8 @@ static void check_busy(void) {
     cm_lock_row taken = {0}, freed = {0};
     while (now_ns() - start < 300000000 ||
            ((taken.contended == 0 || freed.contended == 0) && now_ns() - start < HANGS_AFTER_SECONDS * 1000000000ull)) {
-        taken = row_of("page heap", "page_heap::runs::PageHeap::allocate"), freed = row_of("page heap", "page_heap::runs::PageHeap::free");
+        taken = row_of("page heap", "page_heap::runs::PageHeap::allocate"),
+        freed = row_of("page heap", "page_heap::runs::PageHeap::free");
         pthread_kill(threads[readings++ % THREADS], SIGUSR1);
         sched_yield();
     }
@@ -185,13 +182,12 @@ static void check_busy(void) {
         CHECK(pthread_join(threads[at], NULL) == 0, "not joined");
     uint64_t elapsed = now_ns() - start;
     CHECK(atomic_load(&in_handlers) > 0, "no handler ran");
-    taken = row_of("page heap", "page_heap::runs::PageHeap::allocate"), freed = row_of("page heap", "page_heap::runs::PageHeap::free");
+    taken = row_of("page heap", "page_heap::runs::PageHeap::allocate"),
+    freed = row_of("page heap", "page_heap::runs::PageHeap::free");
     CHECK(taken.contended > 0 && freed.contended > 0, "in %lu readings nobody waited for the page heap", readings);
     CHECK(taken.total_wait_ns + freed.total_wait_ns < THREADS * elapsed, "more was waited than there was time");
     CHECK(taken.max_wait_ns < elapsed && freed.max_wait_ns < elapsed, "somebody waited longer than that");
 }
-
-/* -- forks -- */
 
 static void check_forks(void) {
     check_known();
@@ -207,9 +203,4 @@ static void check_forks(void) {
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
 }
 
-static const struct check checks[] = {
-    {"none", check_none}, {"known", check_known}, {"busy", check_busy}, {"forks", check_forks}, {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"none", check_none}, {"known", check_known}, {"busy", check_busy}, {"forks", check_forks})

@@ -57,17 +57,13 @@ static void check_gone(bool is_asked, size_t kept) {
         malloc_trim(0);
     size_t after = resident_bytes();
     CHECK(with > before + TOTAL / 2, "only %zu bytes became resident", with - before);
-    CHECK(after < before + kept,
-          "memory is kept: resident %zu at first, %zu with the blocks, %zu after them", before, with, after);
+    CHECK(after < before + kept, "memory is kept: resident %zu at first, %zu with the blocks, %zu after them", before,
+          with, after);
 }
 
-static void check_returns(void) {
-    check_gone(true, SLACK);
-}
+static void check_returns(void) { check_gone(true, SLACK); }
 
-static void check_alone(void) {
-    check_gone(false, 64 * MIB);
-}
+static void check_alone(void) { check_gone(false, 64 * MIB); }
 
 /* -- reuse and recycle -- */
 
@@ -83,8 +79,7 @@ static void check_reuse(void) {
             first = last;
         give(0, count);
     }
-    CHECK(last < first + SLACK, "memory is not reused: resident %zu in the first round, %zu in the tenth",
-          first, last);
+    CHECK(last < first + SLACK, "memory is not reused: resident %zu in the first round, %zu in the tenth", first, last);
 }
 
 static void check_recycle(void) {
@@ -97,18 +92,10 @@ static void check_recycle(void) {
         last = resident_bytes();
         if (round == 0)
             first = last;
-        CHECK(last < first + ROUND_BYTES, "memory is not recycled: resident %zu, then %zu with blocks of %zu",
-              first, last, sizes[round]);
+        CHECK(last < first + ROUND_BYTES, "memory is not recycled: resident %zu, then %zu with blocks of %zu", first,
+              last, sizes[round]);
         give(0, count);
     }
 }
 
-static const struct check checks[] = {{"returns", check_returns},
-                                      {"alone", check_alone},
-                                      {"reuse", check_reuse},
-                                      {"recycle", check_recycle},
-                                      {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"returns", check_returns}, {"alone", check_alone}, {"reuse", check_reuse}, {"recycle", check_recycle})

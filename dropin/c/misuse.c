@@ -69,24 +69,15 @@ static void wrong_size(void) {
     free_sized_(malloc(size), 7 * size + 100);
 }
 
-static const struct check cases[] = {{"double_free", double_free},
-                                     {"double_free_other_thread", double_free_other_thread},
-                                     {"double_free_by_realloc", double_free_by_realloc},
-                                     {"stack", stack},
-                                     {"interior", interior},
-                                     {"realloc_stack", realloc_stack},
-                                     {"wrong_size", wrong_size},
-                                     {NULL, NULL}};
-
-/* -- Flushing: blocks that were allocated before, freed after. -- */
+CHECK_TABLE({"double_free", double_free}, {"double_free_other_thread", double_free_other_thread},
+            {"double_free_by_realloc", double_free_by_realloc}, {"stack", stack}, {"interior", interior},
+            {"realloc_stack", realloc_stack}, {"wrong_size", wrong_size});
 
 enum { FLUSH_BLOCKS = 20000 };
 
 static void *flush_blocks[FLUSH_BLOCKS];
 
-static size_t flush_count(void) {
-    return size < 16 * KIB ? FLUSH_BLOCKS : 200;
-}
+static size_t flush_count(void) { return size < 16 * KIB ? FLUSH_BLOCKS : 200; }
 
 static void prepare_flush(void) {
     for (size_t i = 0; i < flush_count(); i++)
@@ -113,7 +104,7 @@ int main(int count, char **arguments) {
         pthread_join(thread, NULL);
     }
     prepare_flush();
-    int status = run_named(count, arguments, cases);
+    int status = run_named(count, arguments, checks);
     flush();
     say("not found");
     return status;

@@ -19,8 +19,7 @@ static atomic_size_t used;
 
 static struct header *header_of(void *block) {
     struct header *header = (struct header *)block - 1;
-    CHECK((char *)block > memory && (char *)block < memory + sizeof memory, "%p is not this program's block",
-          block);
+    CHECK((char *)block > memory && (char *)block < memory + sizeof memory, "%p is not this program's block", block);
     CHECK(header->mark == OWN_MARK, "%p is not this program's block", block);
     return header;
 }
@@ -42,9 +41,7 @@ void free(void *block) {
         header_of(block);
 }
 
-void *calloc(size_t count, size_t size) {
-    return malloc(count * size);
-}
+void *calloc(size_t count, size_t size) { return malloc(count * size); }
 
 void *realloc(void *old, size_t size) {
     size_t kept = old ? header_of(old)->size : 0;
@@ -55,7 +52,8 @@ void *realloc(void *old, size_t size) {
 }
 
 /* glibc's own names for what it has, whatever a program has under the usual ones. */
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
+    *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
 
 static void use_glibcs_names(void) {

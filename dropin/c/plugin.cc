@@ -1,5 +1,5 @@
-// A C++ library for dlopen.c to load: strings, streams, containers, exceptions and thread_local objects. That program is in C, so nobody else sees the C++
-// library.
+// A C++ library for dlopen.c to load: strings, streams, containers, exceptions and thread_local objects. That program
+// is in C, so nobody else sees the C++ library.
 #include <iostream>
 #include <map>
 #include <mutex>

@@ -1,5 +1,5 @@
-/* RCU as commensal.h has it: each function, the header's own ones, and errno. Linked with the library, not preloaded. What RCU promises is tested in
- * runtime/tests.
+/* RCU as commensal.h has it: each function, the header's own ones, and errno. Linked with the library, not preloaded.
+ * What RCU promises is tested in runtime/tests.
  *
  * basics     sections and grace periods
  * list       readers go through a list while it changes, and what is removed is freed
@@ -157,12 +157,14 @@ static void check_deferred(void) {
     cm_rcu_count_waiting(&waiting);
     CHECK(calls == 1 && waiting.objects == 0, "%d calls, %llu wait", calls, (unsigned long long)waiting.objects);
     CHECK(errno == 1234, "errno is %d", errno);
-    CHECK(cm_rcu_set("high_kub", 1) == -1 && errno == EINVAL, "a setting that there is none of was set: errno %d", errno);
+    CHECK(cm_rcu_set("high_kub", 1) == -1 && errno == EINVAL, "a setting that there is none of was set: errno %d",
+          errno);
     errno = 0;
     CHECK(cm_rcu_set("bulk", 1000000) == -1 && errno == EINVAL, "a setting was set out of its range");
 }
 
-/* What another thread does with its reader until the grace period that is asked for meanwhile is over, or has had time enough. */
+/* What another thread does with its reader until the grace period that is asked for meanwhile is over, or has had time
+ * enough. */
 struct part {
     bool is_kickable;
     void (*once)(cm_rcu_reader *);
@@ -184,7 +186,8 @@ static void *play(void *argument) {
     return NULL;
 }
 
-/* Whether a grace period is over while another thread plays its part; it surely is afterwards. What is expected is waited for. */
+/* Whether a grace period is over while another thread plays its part; it surely is afterwards. What is expected is
+ * waited for. */
 static bool is_over_beside(struct part part, bool is_expected) {
     pthread_t player;
     atomic_store(&step, 0);
@@ -209,13 +212,9 @@ static void lock_and_unlock(cm_rcu_reader *reader) {
     cm_rcu_reader_unlock(reader);
 }
 
-static void work(cm_rcu_reader *reader) {
-    (void)reader;
-}
+static void work(cm_rcu_reader *reader) { (void)reader; }
 
-static void be_urgent(int number) {
-    (void)number;
-}
+static void be_urgent(int number) { (void)number; }
 
 static void check_registered(void) {
     const struct {
@@ -303,7 +302,8 @@ static void *synchronize(void *unused) {
     return unused;
 }
 
-/* A process that has only read until it forked, with another thread in a section: in the child, a new thread is the first to wait. */
+/* A process that has only read until it forked, with another thread in a section: in the child, a new thread is the
+ * first to wait. */
 static void check_forks(void) {
     pthread_t thread;
     atomic_store(&step, 0);
@@ -323,9 +323,7 @@ static void check_forks(void) {
     CHECK(pthread_join(thread, NULL) == 0, "not joined");
 }
 
-static void say_so(void) {
-    say("an exit handler ran");
-}
+static void say_so(void) { say("an exit handler ran"); }
 
 static void *defer(void *unused) {
     for (int i = 0; i < 1000; i++)
@@ -343,15 +341,5 @@ static void check_main_leaves(void) {
     pthread_exit(NULL);
 }
 
-static const struct check checks[] = {{"basics", check_basics},
-                                      {"list", check_list},
-                                      {"deferred", check_deferred},
-                                      {"registered", check_registered},
-                                      {"sandboxed", check_sandboxed},
-                                      {"forks", check_forks},
-                                      {"main_leaves", check_main_leaves},
-                                      {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"basics", check_basics}, {"list", check_list}, {"deferred", check_deferred}, {"registered", check_registered},
+       {"sandboxed", check_sandboxed}, {"forks", check_forks}, {"main_leaves", check_main_leaves})

@@ -1,4 +1,5 @@
-// A program that replaces four operators: plain new and delete, and those with an alignment. All other forms have to call these
+// A program that replaces four operators: plain new and delete, and those with an alignment. All other forms have to
+// call these
 // ([new.delete.single] and [new.delete.array] in the C++ standard), so that none of its blocks is without its head.
 //
 // forms     what each form of new made, each form of delete gives back
@@ -37,9 +38,7 @@ void dropped(void *block, std::size_t room) {
 
 } // namespace
 
-void *operator new(std::size_t bytes) {
-    return made(std::malloc(bytes + sizeof(Head)), sizeof(Head), bytes);
-}
+void *operator new(std::size_t bytes) { return made(std::malloc(bytes + sizeof(Head)), sizeof(Head), bytes); }
 
 void *operator new(std::size_t bytes, std::align_val_t) {
     return made(aligned_alloc(64, (bytes + 127) / 64 * 64), 64, bytes);
@@ -96,10 +95,6 @@ void check_forms() {
     CHECK(live_blocks == 0, "%ld blocks did not come back to the program's operators", live_blocks);
 }
 
-const struct check checks[] = {{"forms", check_forms}, {nullptr, nullptr}};
-
 } // namespace
 
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"forms", check_forms})

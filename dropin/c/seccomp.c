@@ -3,10 +3,10 @@
  * run CALL=ERRNO,… COMMAND …    installs a filter, makes sure that it works and executes COMMAND
  * solo CALL=ERRNO,…             installs it in a process with one thread, then starts threads
  * late CALL=ERRNO,…             installs it for all threads of a process that is at work
- * closed                        a process with one thread permits itself what the C library's malloc needs, and ends for all else
- * closed_first                  the same before its first allocation, by system calls that the library does not see
- * closed_threads                one with threads at work permits itself what these need, too, and makes more of them
- * closed_unseen                 the same, unseen as above
+ * closed                        a process with one thread permits itself what the C library's malloc needs, and ends
+ * for all else closed_first                  the same before its first allocation, by system calls that the library
+ * does not see closed_threads                one with threads at work permits itself what these need, too, and makes
+ * more of them closed_unseen                 the same, unseen as above
  *
  * CALL is one of those in `calls`. */
 #include "churn.h"
@@ -121,9 +121,10 @@ static void check_late(void) {
 /* -- A process that shuts itself in. -- */
 
 /* What the C library's malloc needs, and what the program does itself, */
-static const int of_malloc[] = {SYS_read,  SYS_write, SYS_mmap,          SYS_munmap,    SYS_mremap,          SYS_mprotect, SYS_madvise,
-                                SYS_brk,   SYS_futex, SYS_clock_gettime, SYS_nanosleep, SYS_clock_nanosleep, SYS_getrandom, SYS_rt_sigreturn,
-                                SYS_exit,  SYS_exit_group};
+static const int of_malloc[] = {SYS_read,      SYS_write,         SYS_mmap,      SYS_munmap,
+                                SYS_mremap,    SYS_mprotect,      SYS_madvise,   SYS_brk,
+                                SYS_futex,     SYS_clock_gettime, SYS_nanosleep, SYS_clock_nanosleep,
+                                SYS_getrandom, SYS_rt_sigreturn,  SYS_exit,      SYS_exit_group};
 /* and what its threads need. */
 static const int of_threads[] = {SYS_rt_sigprocmask, SYS_set_robust_list, SYS_rseq, SYS_clone, SYS_clone3};
 
@@ -176,13 +177,9 @@ static void work_closed(bool is_seen) {
     _exit(0);
 }
 
-static void check_closed(void) {
-    work_closed(true);
-}
+static void check_closed(void) { work_closed(true); }
 
-static void check_closed_first(void) {
-    work_closed(false);
-}
+static void check_closed_first(void) { work_closed(false); }
 
 static void shut_threads_in(bool is_seen) {
     pthread_t before[4], after[4];
@@ -205,18 +202,10 @@ static void shut_threads_in(bool is_seen) {
     _exit(0);
 }
 
-static void check_closed_threads(void) {
-    shut_threads_in(true);
-}
+static void check_closed_threads(void) { shut_threads_in(true); }
 
-static void check_closed_unseen(void) {
-    shut_threads_in(false);
-}
+static void check_closed_unseen(void) { shut_threads_in(false); }
 
-static const struct check checks[] = {
-    {"run", run_command}, {"solo", check_solo}, {"late", check_late}, {"closed", check_closed},
-    {"closed_first", check_closed_first}, {"closed_threads", check_closed_threads}, {"closed_unseen", check_closed_unseen}, {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"run", run_command}, {"solo", check_solo}, {"late", check_late}, {"closed", check_closed},
+       {"closed_first", check_closed_first}, {"closed_threads", check_closed_threads},
+       {"closed_unseen", check_closed_unseen})

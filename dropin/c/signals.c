@@ -57,8 +57,6 @@ static void work(struct churn *churn) {
     burst(&churn->random);
 }
 
-/* -- timer -- */
-
 static void check_timer(void) {
     static struct churn churn;
     double end = seconds_now() + seconds_argument(0);
@@ -72,8 +70,6 @@ static void check_timer(void) {
     end_handler_tables();
     mailboxes_empty();
 }
-
-/* -- storm -- */
 
 enum { TARGETS = 2 };
 
@@ -144,8 +140,7 @@ static void first_threads(size_t number) {
     set_timers(60 + (long)(number * 7 % 100), 1000);
     for (size_t i = 0; i < 3; i++) {
         work(&churn);
-        CHECK(pthread_create(&threads[i], NULL, work_a_little, (void *)(i + 1)) == 0,
-              "pthread_create failed");
+        CHECK(pthread_create(&threads[i], NULL, work_a_little, (void *)(i + 1)) == 0, "pthread_create failed");
     }
     for (size_t i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
@@ -211,12 +206,4 @@ static void check_forks(void) {
     pthread_join(thread, NULL);
 }
 
-static const struct check checks[] = {{"timer", check_timer},
-                                      {"storm", check_storm},
-                                      {"births", check_births},
-                                      {"forks", check_forks},
-                                      {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"timer", check_timer}, {"storm", check_storm}, {"births", check_births}, {"forks", check_forks})

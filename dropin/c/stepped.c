@@ -1,5 +1,6 @@
-/* Everything that runs in restartable sections, under a tracer that stops the program at each instruction, as debuggers do for watchpoints that the processor
- * has no registers for. The kernel then begins each section again before it has come to its end.
+/* Everything that runs in restartable sections, under a tracer that stops the program at each instruction, as debuggers
+ * do for watchpoints that the processor has no registers for. The kernel then begins each section again before it has
+ * come to its end.
  *
  * alone     a process with one thread
  * threads   one that has another thread, which works untraced meanwhile */
@@ -60,7 +61,8 @@ static void be_traced(int has_threads) {
     if (has_threads)
         pthread_join(thread, NULL);
     int64_t sum = cm_counter_sum(&counter);
-    CHECK(has_threads ? sum >= before + BLOCKS : sum == before + BLOCKS, "%lld counted, before %lld", (long long)sum, (long long)before);
+    CHECK(has_threads ? sum >= before + BLOCKS : sum == before + BLOCKS, "%lld counted, before %lld", (long long)sum,
+          (long long)before);
     cm_rcu_synchronize();
     CHECK(cm_cache_destroy(cache) == 0, "an object of the cache was lost: errno %d", errno);
     _exit(0);
@@ -86,16 +88,8 @@ static void trace(int has_threads) {
     CHECK(waitpid(child, &status, 0) == child && status == 0, "status %x in the end", status);
 }
 
-static void check_alone(void) {
-    trace(0);
-}
+static void check_alone(void) { trace(0); }
 
-static void check_threads(void) {
-    trace(1);
-}
+static void check_threads(void) { trace(1); }
 
-static const struct check checks[] = {{"alone", check_alone}, {"threads", check_threads}, {NULL, NULL}};
-
-int main(int count_, char **arguments) {
-    return run_named(count_, arguments, checks);
-}
+CHECKS({"alone", check_alone}, {"threads", check_threads})

@@ -37,8 +37,6 @@ static void join(pthread_t thread) {
     CHECK(error == 0, "pthread_join returned %d", error);
 }
 
-/* -- in_turn -- */
-
 /* Each thread frees what its predecessor left and leaves something itself. */
 static void *short_life(void *argument) {
     uint64_t random = (uintptr_t)argument + 1;
@@ -63,13 +61,10 @@ static void check_in_turn(void) {
             settled = resident_bytes();
     }
     size_t after = resident_bytes();
-    CHECK(after < settled + 4 * MIB,
-          "memory is not reused: after %zu threads %zu bytes are resident, after %zu %zu", count / 10,
-          settled, count, after);
+    CHECK(after < settled + 4 * MIB, "memory is not reused: after %zu threads %zu bytes are resident, after %zu %zu",
+          count / 10, settled, count, after);
     mailboxes_empty();
 }
-
-/* -- together -- */
 
 enum { AT_ONCE = 200 };
 
@@ -102,12 +97,12 @@ static void check_together(void) {
     size_t once = resident_bytes();
     run_crowd();
     size_t twice = resident_bytes();
-    CHECK(twice < once + (size_t)number_argument(1, 48) * MIB, "memory is not reused: resident %zu, then %zu after the same again", once,
-          twice);
+    CHECK(twice < once + (size_t)number_argument(1, 48) * MIB,
+          "memory is not reused: resident %zu, then %zu after the same again", once, twice);
 }
 
-/* What is left are the stacks that libc keeps, and little else: where every thread has a slot of its own, the arrays of the slots
- * that wait for the next threads. */
+/* What is left are the stacks that libc keeps, and little else: where every thread has a slot of its own, the arrays of
+ * the slots that wait for the next threads. */
 static void check_footprint(void) {
     size_t before = resident_bytes();
     run_crowd();
@@ -115,11 +110,8 @@ static void check_footprint(void) {
     malloc_trim(0);
     size_t trimmed = resident_bytes();
     CHECK(trimmed < before + (size_t)number_argument(1, 32) * MIB,
-          "memory is kept: resident %zu at first, %zu after 200 threads, %zu trimmed", before, after,
-          trimmed);
+          "memory is kept: resident %zu at first, %zu after 200 threads, %zu trimmed", before, after, trimmed);
 }
-
-/* -- migrate -- */
 
 enum { MOVED = 4 };
 
@@ -153,8 +145,6 @@ static void check_migrate(void) {
     mailboxes_empty();
 }
 
-/* -- small_stacks -- */
-
 static void *use_all_sizes(void *argument) {
     (void)argument;
     for (size_t size = 1; size <= 8 * MIB; size = size * 9 / 8 + 1) {
@@ -178,8 +168,6 @@ static void check_small_stacks(void) {
             join(threads[i]);
     }
 }
-
-/* -- left_behind -- */
 
 enum { HEIRLOOMS = 20000 };
 
@@ -214,9 +202,8 @@ static void check_left_behind(void) {
     CHECK(last < settled + 8 * MIB, "memory is not reused: resident %zu, then %zu", settled, last);
 }
 
-/* -- much -- */
-
-/* A thread that owns no counter has more than 2^30 of whatever a statistic may count it by, 16 bytes; nothing is touched. */
+/* A thread that owns no counter has more than 2^30 of whatever a statistic may count it by, 16 bytes; nothing is
+ * touched. */
 static void *have_much(void *argument) {
     (void)argument;
     enum { BLOCKS = 20 };
@@ -236,8 +223,6 @@ static void check_much(void) {
     join(start_thread(256 * KIB, have_much, NULL));
     free(own);
 }
-
-/* -- very_many -- */
 
 static sem_t rests, ends;
 static atomic_int questions;
@@ -296,16 +281,6 @@ static void check_very_many(void) {
     free(threads);
 }
 
-static const struct check checks[] = {{"in_turn", check_in_turn},
-                                      {"together", check_together},
-                                      {"footprint", check_footprint},
-                                      {"migrate", check_migrate},
-                                      {"small_stacks", check_small_stacks},
-                                      {"left_behind", check_left_behind},
-                                      {"much", check_much},
-                                      {"very_many", check_very_many},
-                                      {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"in_turn", check_in_turn}, {"together", check_together}, {"footprint", check_footprint},
+       {"migrate", check_migrate}, {"small_stacks", check_small_stacks}, {"left_behind", check_left_behind},
+       {"much", check_much}, {"very_many", check_very_many})

@@ -1,4 +1,5 @@
-/* Upkeep of commensal.h. Linked with the library, not preloaded. What upkeep does, and when, is tested in runtime/tests.
+/* Upkeep of commensal.h. Linked with the library, not preloaded. What upkeep does, and when, is tested in
+ * runtime/tests.
  *
  * settings   values in and out of range, and errno
  * leaves     the library's thread ends when the program has one thread left, at once before that forks or leaves a
@@ -128,7 +129,8 @@ static void check_user(void) {
     for (int tries = 0; tries < 20; tries++) {
         uint64_t before = figures().bytes;
         in_a_thread();
-        for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && figures().bytes < before + (uint64_t)(40 * MIB); turn++) {
+        for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && figures().bytes < before + (uint64_t)(40 * MIB);
+             turn++) {
             if (!figures().has_shepherd)
                 free(malloc(100000));
             sleep_ns(10000000);
@@ -140,9 +142,4 @@ static void check_user(void) {
     CHECK(false, "it always ended before");
 }
 
-static const struct check checks[] = {
-    {"settings", check_settings}, {"leaves", check_leaves}, {"user", check_user}, {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"settings", check_settings}, {"leaves", check_leaves}, {"user", check_user})

@@ -1,7 +1,9 @@
-/* A program with functions of its own in the place of the C library's, as collectors, profilers, sanitizers and MPI libraries have them.
+/* A program with functions of its own in the place of the C library's, as collectors, profilers, sanitizers and MPI
+ * libraries have them.
  *
- * under_lock    its pthread_create takes a lock, and it allocates while it holds that, until the library has made a thread of its own
- * mappings      its munmap and madvise see what the library returns to the kernel, as `syscalls:libc` has it */
+ * under_lock    its pthread_create takes a lock, and it allocates while it holds that, until the library has made a
+ * thread of its own mappings      its munmap and madvise see what the library returns to the kernel, as `syscalls:libc`
+ * has it */
 #include "check.h"
 
 #include <dirent.h>
@@ -76,8 +78,4 @@ static void check_under_lock(void) {
     CHECK(threads_made == 1, "the library made its thread by the program's pthread_create");
 }
 
-static const struct check checks[] = {{"under_lock", check_under_lock}, {"mappings", check_mappings}, {NULL, NULL}};
-
-int main(int count, char **arguments) {
-    return run_named(count, arguments, checks);
-}
+CHECKS({"under_lock", check_under_lock}, {"mappings", check_mappings})
