@@ -4,10 +4,8 @@ use lab::sheet::{Sheet, Side};
 
 use crate::targets::{Limit, Row};
 
-/// What a row's figure is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The figure.
     pub now: f64,
     /// The smallest difference that would have been seen; none for what is counted, and for too few blocks.
     pub sees: Option<f64>,
@@ -15,18 +13,14 @@ pub struct Found {
     pub beside: String,
 }
 
-/// What became of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// There is a figure.
     Found(Found),
-    /// There is none, and why.
     Unmeasured(String),
     /// Left out of a quick run.
     NotRun,
 }
 
-/// A row with its outcome.
 pub struct Judged<'a> {
     pub row: &'a Row,
     pub outcome: Outcome,
@@ -81,14 +75,12 @@ const HEADINGS: [(&str, Side); 8] = [
     ("beside", Side::Left),
 ];
 
-/// A line for each row.
 pub fn sheet(judged: &[Judged]) -> Sheet {
     let mut sheet = Sheet::new(HEADINGS);
     judged.iter().for_each(|judged| sheet.add(judged.cells()));
     sheet
 }
 
-/// The same in Markdown.
 pub fn markdown(judged: &[Judged]) -> String {
     let line = |cells: &mut dyn Iterator<Item = String>| {
         cells.fold("|".to_owned(), |line, cell| format!("{line} {} |", cell.replace('|', "\\|"))) + "\n"

@@ -117,7 +117,6 @@ fn left(start: Instant, done: usize, all: usize) -> String {
     }
 }
 
-/// What is measured has to be there.
 fn build(root: &Path) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo).args(["build", "--release", "--quiet"]).current_dir(root).status();
@@ -133,7 +132,6 @@ fn allocators(root: &Path, scratch: &Path, peers: Vec<Arm>) -> Result<Vec<Arm>> 
     Ok([Arm::glibc(), ours, Arm::preloading(EMPTY, empty)].into_iter().chain(peers).collect())
 }
 
-/// What `cargo build --release` makes.
 fn built(root: &Path, file: &str) -> PathBuf {
     root.join("target/release").join(file)
 }

@@ -43,7 +43,6 @@ pub struct Bench {
     pub done: BTreeMap<String, Rc<Result<Done, String>>>,
 }
 
-/// What was run.
 pub enum Done {
     /// A command's output, and the minutes that it took.
     Once(String, f64),

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::targets::Peer;
 
-/// Where what was built of a peer lies.
 pub fn place(root: &Path, name: &str) -> PathBuf {
     root.join("target/peers").join(name)
 }

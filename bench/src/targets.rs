@@ -128,9 +128,7 @@ fn ours() -> String {
 pub struct Limit {
     /// Whether more is better.
     pub at_least: bool,
-    /// The figure.
     pub value: f64,
-    /// Its unit.
     pub unit: String,
 }
 

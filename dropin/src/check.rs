@@ -28,13 +28,11 @@ pub fn check(line: &str) -> Check {
 }
 
 impl Check {
-    /// Sets the time after which the program counts as hanging.
     pub fn limit(mut self, limit: Duration) -> Check {
         self.limit = limit;
         self
     }
 
-    /// Sets an environment variable.
     pub fn env(mut self, name: &'static str, value: impl Into<String>) -> Check {
         self.variables.push((name, value.into()));
         self
@@ -79,7 +77,6 @@ impl Check {
         self.run(&words).with(&Library::none(), mode).ending(End::Exited(0))
     }
 
-    /// Runs it.
     pub fn outcome(&self, library: &Library, mode: Mode) -> Outcome {
         self.run(&self.words(library)).with(library, mode)
     }
@@ -188,7 +185,6 @@ macro_rules! in_both_modes {
 
 /// What [`in_both_modes!`](crate::in_both_modes) takes as the body of a test.
 pub trait Body {
-    /// Runs it in this mode; panics if it fails.
     fn run(&self, mode: Mode);
 }
 

@@ -20,6 +20,8 @@
 //! | `COMMENSAL_TEST_EFFORT` | multiplies the seconds and the counts of stress checks |
 //! | `CI` | programs that are missing must be listed in `.ci/skips` |
 
+#![allow(missing_docs)]
+
 pub mod check;
 pub mod compile;
 pub mod linked;

@@ -20,12 +20,9 @@ const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 /// Lines of standard error that a report shows.
 const REPORTED_LINES: usize = 15;
 
-/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this exit status.
     Exited(i32),
-    /// By this signal.
     Signalled(i32),
     /// Not within its time; it was killed.
     TimedOut,
@@ -41,32 +38,27 @@ pub struct Run {
 }
 
 impl Run {
-    /// This program without arguments, for at most ten minutes.
     pub fn new(program: impl Into<OsString>) -> Run {
         let variables = vec![("PATH".into(), SEARCH_PATH.into()), ("LC_ALL".into(), "C".into())];
         Run { words: vec![program.into()], variables, folder: None, limit: Duration::from_secs(600) }
     }
 
-    /// Adds arguments.
     pub fn args<I: IntoIterator<Item: Into<OsString>>>(mut self, words: I) -> Run {
         self.words.extend(words.into_iter().map(Into::into));
         self
     }
 
-    /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Run {
         self.variables.retain(|(known, _)| known != name);
         self.variables.push((name.into(), value.into()));
         self
     }
 
-    /// Sets the working folder.
     pub fn folder(mut self, folder: &Path) -> Run {
         self.folder = Some(folder.to_owned());
         self
     }
 
-    /// Sets the time after which it counts as hanging.
     pub fn limit(mut self, limit: Duration) -> Run {
         self.limit = limit;
         self
@@ -96,7 +88,6 @@ impl Run {
         command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", self.replay()))
     }
 
-    /// The command as one can type it.
     fn replay(&self) -> String {
         let mut line = match &self.folder {
             Some(folder) => format!("cd {} && env -i", quoted(&folder.to_string_lossy())),
@@ -147,7 +138,6 @@ fn kill_group(child: &mut Child) {
     child.wait().expect("a killed child can be waited for");
 }
 
-/// Where a command's output goes.
 struct Files {
     stem: PathBuf,
 }
@@ -165,7 +155,6 @@ impl Files {
         File::create(&path).unwrap_or_else(|error| panic!("cannot create {}: {error}", path.display()))
     }
 
-    /// What was written; the files are gone afterwards.
     fn take(self) -> (String, String) {
         let text = |kind: &str| {
             let path = self.stem.with_extension(kind);
@@ -177,18 +166,12 @@ impl Files {
     }
 }
 
-/// What came of a [`Run`].
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How it ended.
     pub end: End,
-    /// Its standard output.
     pub stdout: String,
-    /// Its standard error.
     pub stderr: String,
-    /// The mode it ran in.
     pub mode: Mode,
-    /// How long it took.
     pub took: Duration,
     /// The command line that does it again.
     pub replay: String,

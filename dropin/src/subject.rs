@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 pub enum Mode {
     /// Without any preloaded library: what the others are compared with.
     Without,
-    /// The library is preloaded.
     Normal,
     /// The library is preloaded and the C library is told not to register restartable sequences, so that the
     /// library's fallback is at work.
@@ -26,13 +25,11 @@ pub struct Library {
 }
 
 impl Library {
-    /// The library in this file.
     pub fn at(path: PathBuf) -> Library {
         assert!(path.is_file(), "no library at {}: build it, or correct COMMENSAL_DROPIN_LIBRARY", path.display());
         Library { path: Some(path) }
     }
 
-    /// libc's own malloc.
     pub fn none() -> Library {
         Library { path: None }
     }
@@ -85,7 +82,6 @@ pub enum Linkage {
 }
 
 impl Linkage {
-    /// What the linker is told.
     pub fn flags(self) -> Vec<String> {
         match self {
             Linkage::Static => vec![build("libcommensal.a").display().to_string()],

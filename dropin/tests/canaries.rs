@@ -22,7 +22,6 @@ fn found_by_a_strict_check(defect: &str, line: &str, text: &str) {
     }
 }
 
-/// Each test is what finds a defect.
 macro_rules! defects {
     ($($name:ident: $($found:expr),+;)*) => {
         $(#[test] fn $name() {

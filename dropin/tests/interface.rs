@@ -28,7 +28,6 @@ in_both_modes! {
     linked_dynamically: |mode| linked(mode, "abi_with_library", Linkage::Shared);
 }
 
-/// malloc_stats speaks on standard error, as in glibc.
 fn information(mode: Mode) {
     let outcome =
         check("abi information").verdict(subject::library(), mode).unwrap_or_else(|report| panic!("{report}"));

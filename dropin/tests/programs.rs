@@ -129,7 +129,6 @@ fn empty_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// No script is forgotten.
 #[test]
 fn scripts_are_all_tests() {
     let files = std::fs::read_dir(folder().join("programs")).expect("the scripts are there");

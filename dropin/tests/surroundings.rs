@@ -74,7 +74,6 @@ fn holds(outcome: Outcome) -> Outcome {
     outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"))
 }
 
-/// The fallback would prove nothing if restartable sequences were still there.
 fn mode_is_what_it_says(mode: Mode) {
     let name = subject::library().name();
     let outcome = holds(Run::new(compile::program("whoami")).args([name]).with(subject::library(), mode));
@@ -253,7 +252,6 @@ fn statistics_tell_peaks(mode: Mode) {
     assert!(is_told, "{}", outcome.report("expected some 200 MiB as the peak in use"));
 }
 
-/// Whatever the variable holds, the program starts.
 fn strange_configurations(mode: Mode) {
     let quiet = configured(mode, "");
     assert!(quiet.stderr.is_empty(), "{}", quiet.report("an empty configuration is worth no line"));

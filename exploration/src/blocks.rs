@@ -13,7 +13,6 @@ use machine::sync::{AtomicPtr, Ordering};
 /// Sizes whose classes have small arrays, so that few operations reach everything behind these; and blocks of whole pages.
 pub const SIZES: [usize; 8] = [32, 1000, 4096, 8192, 20_000, 32_768, 50_000, 300_000];
 
-/// A block of somebody's.
 #[derive(Debug)]
 pub struct Block {
     at: *mut u8,
@@ -27,17 +26,14 @@ fn marks(at: *mut u8, bytes: usize) -> [u64; 2] {
 }
 
 impl Block {
-    /// A new one; none: there is no memory.
     pub fn new(bytes: usize) -> Option<Self> {
         Self::at(heap::allocate(bytes), bytes)
     }
 
-    /// A new one from a cache of objects of so many bytes.
     pub fn of(cache: &ObjectCache) -> Option<Self> {
         Self::at(cache.allocate(), cache.object_bytes())
     }
 
-    /// A new one in a group.
     pub fn of_group(group: &Core, bytes: usize) -> Option<Self> {
         Self::at(group.allocate(bytes, 16)?, bytes)
     }
@@ -76,7 +72,6 @@ impl Block {
         assert_eq!(seen, [first, last, self.bytes as u64], "a block of {} bytes is somebody else's, too", self.bytes);
     }
 
-    /// Gives it back.
     pub fn free(self) {
         // SAFETY: the block is ours, and given up.
         unsafe { heap::free(self.into_waste()) };
@@ -139,7 +134,6 @@ impl Block {
 pub struct Table(Vec<AtomicPtr<u8>>);
 
 impl Table {
-    /// So many empty places.
     pub fn new(places: usize) -> Self {
         Table((0..places).map(|_| AtomicPtr::new(null_mut())).collect())
     }

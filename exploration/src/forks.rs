@@ -60,7 +60,6 @@ pub(crate) fn live(owned: &mut Owned, in_handler: bool, random: &mut Rng) -> Res
     Ok(())
 }
 
-/// Panics unless a child ended well.
 pub(crate) fn must_be_well(ended: Ended) {
     match ended {
         Ended::Well => {}

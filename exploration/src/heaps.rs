@@ -35,9 +35,7 @@ protocols! {
         |seed| hand_over(seed, &SIZES, 2), Rates { refuse: 12_000, ..NO_SIGNALS }, BOTH => by_ids SectionsGoOn;
 }
 
-/// Threads of a body.
 const THREADS: usize = 3;
-/// What each of them does.
 const OPERATIONS: usize = 40;
 /// Blocks that a thread owns at most.
 const OWNED: usize = 6;
@@ -51,7 +49,6 @@ pub(crate) fn crowd(threads: usize, seed: u64, handler: Option<&(dyn Fn() + Sync
     run((0..threads).map(job).collect(), handler);
 }
 
-/// What a thread owns.
 #[derive(Debug, Default)]
 pub(crate) struct Owned(Vec<Block>);
 

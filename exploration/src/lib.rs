@@ -6,6 +6,8 @@
 //!
 //! Explore by `cargo test`, for longer by `cargo xtask explore --minutes N`; a finding prints the command that replays it.
 
+#![allow(missing_docs)]
+
 mod blocks;
 mod caches;
 mod counters;
@@ -23,7 +25,6 @@ mod upkeep;
 
 pub use protocol::{Canary, Protocol, find, replay_command};
 
-/// All protocols.
 pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
     let files = [
         heaps::PROTOCOLS,

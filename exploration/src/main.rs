@@ -72,7 +72,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing was found.
 fn run(task: Task) -> Result<bool, String> {
     match task {
         Task::List => {

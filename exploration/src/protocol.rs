@@ -10,9 +10,7 @@ use machine::slot::{AREA, MAX, Mode};
 /// A body on the simulated machine, and on what machines it is explored.
 #[derive(Debug)]
 pub struct Protocol {
-    /// What people call it.
     pub name: &'static str,
-    /// What it is about.
     pub about: &'static str,
     /// What the first thread does, with its own random choices from a seed.
     pub body: fn(seed: u64) -> Outcome,
@@ -20,7 +18,6 @@ pub struct Protocol {
     pub rates: Rates,
     /// The modes in which it makes sense, in turn.
     pub modes: &'static [Mode],
-    /// What must be found.
     pub canaries: &'static [Canary],
 }
 
@@ -28,7 +25,6 @@ pub struct Protocol {
 /// `RestartIsFence` need not be tried with `KicksGetLost`.
 #[derive(Clone, Copy, Debug)]
 pub struct Canary {
-    /// What is wrong.
     pub defect: Defect,
     /// Where: in one mode it may do no harm.
     pub mode: Mode,
@@ -54,7 +50,6 @@ impl Canary {
 /// ```
 macro_rules! protocols {
     ($($name:literal: $about:literal, $body:expr, $rates:expr, $modes:expr => $($mode:ident $defect:ident),+;)+) => {
-        /// The protocols of this file.
         pub const PROTOCOLS: &[$crate::Protocol] = &[$($crate::Protocol {
             name: $name,
             about: $about,
@@ -169,7 +164,6 @@ pub fn replay_command(finding: &Finding, canary: Option<Canary>) -> String {
     )
 }
 
-/// The protocol of a name.
 pub fn find(name: &str) -> Result<&'static Protocol, String> {
     crate::protocols().find(|protocol| protocol.name == name).ok_or_else(|| {
         let names: Vec<&str> = crate::protocols().map(|protocol| protocol.name).collect();
@@ -186,7 +180,6 @@ fn name_heap() {
     });
 }
 
-/// The name of an offset in the region.
 fn name(offset: usize) -> Option<String> {
     let Some(within) = offset.checked_sub(HEADER) else { return Some(format!("runtime+{offset:#x}")) };
     let (slot, within) = (within / AREA, within % AREA);

@@ -51,7 +51,6 @@ impl Objects {
         objects
     }
 
-    /// In a section.
     pub(crate) fn find(&self) -> usize {
         self.current.load(Ordering::Acquire)
     }
@@ -72,7 +71,6 @@ impl Objects {
     }
 }
 
-/// A section, and what it found.
 struct Section {
     #[expect(dead_code, reason = "ends when it is dropped")]
     guard: ReadGuard,

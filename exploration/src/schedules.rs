@@ -12,12 +12,9 @@ use machine::sync::Lock;
 use machine::thread;
 use std::cell::Cell;
 
-/// A body.
 #[derive(Debug)]
 pub struct Small {
-    /// What people call it.
     pub name: &'static str,
-    /// What it is about.
     pub about: &'static str,
     /// How often another thread goes on although the current one could, at most.
     bound: usize,
@@ -34,7 +31,6 @@ const fn on_one_cpu(small: Small) -> Small {
     Small { cpus: 1, ..small }
 }
 
-/// All of them.
 pub const SMALL: &[Small] = &[
     small("every upgrade", 2, "two threads add while a third one announces that it shares", upgraded),
     small("every winner", 2, "two upgrade a counter while one adds", won),
@@ -49,7 +45,6 @@ pub const SMALL: &[Small] = &[
     small("every closing", 2, "one reads while another one closes all cells", closed),
 ];
 
-/// The body of a name.
 pub fn find(name: &str) -> Option<&'static Small> {
     SMALL.iter().find(|small| small.name == name)
 }
@@ -164,7 +159,6 @@ impl Known {
         self.demand(self.set.share().is_ok() && self.set.is_shared(), "there was no upgrade");
     }
 
-    /// When all threads have ended.
     fn settle(self) -> Result<(), String> {
         self.demand(self.set.sum(0) == self.sum(), "the sum is not what was added");
         let in_use = || Area::of_process().map_or(0, Area::in_use);

@@ -47,7 +47,6 @@ fn expect(is_right: bool, otherwise: i32) -> Result<(), i32> {
     if is_right { Ok(()) } else { Err(otherwise) }
 }
 
-/// What all threads of the parent share.
 struct Common {
     set: CounterSet<2>,
     /// Of each counter of the set, what each thread did.
@@ -156,7 +155,6 @@ impl Common {
         expect(self.set.sum(FREE) == before + 2000 * 700, THREADS)
     }
 
-    /// All that a child does.
     fn live(&self, way: Way, me: usize, owned: i64, random: &mut Random) -> Result<(), i32> {
         self.check_inheritance(me, owned)?;
         self.add_to_owned(me)?;

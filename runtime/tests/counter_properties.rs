@@ -22,7 +22,6 @@ use proptest::strategy::{BoxedStrategy, Just, Strategy};
 use proptest::test_runner::{TestCaseError, TestError};
 use std::time::Instant;
 
-/// Counters of a set.
 const COUNTERS: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +70,6 @@ fn steps(amounts: BoxedStrategy<i64>) -> impl Strategy<Value = Vec<Step>> {
     vec((calls(amounts), 0..COUNTERS, any::<bool>()), 1..60)
 }
 
-/// What a set must be like.
 #[derive(Default)]
 struct Model {
     values: [i64; COUNTERS],
@@ -164,7 +162,6 @@ fn judge_limited(amount: i64, room: i128, got: bool) -> Result<(), String> {
     Err(format!("{amount} where there is room for {room}: {got}"))
 }
 
-/// Runs a sequence on a set of its own.
 fn run<const RANGE: i32>(steps: &[Step]) -> Result<(), String> {
     Area::of_process().expect("there is address space");
     let before = Area::of_process().map(Area::in_use);
@@ -196,7 +193,6 @@ fn run<const RANGE: i32>(steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs sequences at random until the time is over.
 fn hold<T: std::fmt::Debug>(
     seed: u64,
     end: Instant,

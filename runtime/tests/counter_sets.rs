@@ -32,7 +32,6 @@ fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| scope.spawn(work).join().expect("no panic"))
 }
 
-/// Also in a process that uses several slots, where few additions from elsewhere are enough for an upgrade.
 #[test]
 fn counter_an_owner_alone_is_not_upgraded() {
     in_both_modes(|| {

@@ -22,7 +22,6 @@ use std::thread;
 use std::time::Duration;
 
 const THREADS: usize = 8;
-/// Counters of a set.
 const COUNTERS: usize = 3;
 
 static CROWD: Crowd = Crowd::new();
@@ -54,7 +53,6 @@ fn amount(random: &mut Random) -> i64 {
     random.below(2 * size + 1) as i64 - size as i64
 }
 
-/// One thread's part of a round; what it added.
 fn add_for_a_while(
     set: &CounterSet<COUNTERS>,
     announced: Announced,
@@ -88,7 +86,6 @@ fn add_for_a_while(
     added
 }
 
-/// A set that several threads add to.
 fn one_round(random: &mut Random) {
     let (announced, owned, steps) = (Announced::any(random), random.once_in(2), [10, 300, 3000][random.below(3)]);
     let set = if owned { CounterSet::bound() } else { CounterSet::new() };

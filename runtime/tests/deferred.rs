@@ -299,7 +299,6 @@ fn deferred_bytes_stay_bounded_while_a_reader_holds_out() {
     });
 }
 
-/// What ends the program with a message.
 #[test]
 fn deferral_misuse_ends_the_program_with_a_message() {
     unsafe extern "C" fn waits(_: *mut Head) {

@@ -61,7 +61,6 @@ fn huge_blocks_at_once() {
     });
 }
 
-/// What other threads left in their arrays and depots goes back too.
 #[test]
 fn blocks_of_threads_that_ended() {
     in_child("stats:off", || {
@@ -113,7 +112,6 @@ fn arrays_of_many_threads() {
     });
 }
 
-/// Trimming keeps what it is told to keep, and no more.
 #[test]
 fn trim_keeps_some() {
     in_child("stats:off", || {

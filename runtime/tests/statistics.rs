@@ -96,7 +96,6 @@ fn free(blocks: Vec<usize>) {
     blocks.into_iter().for_each(|block| unsafe { heap::free(block as *mut u8) });
 }
 
-/// At rest the page says what a report says, and what there is.
 #[test]
 fn page_at_rest_equals_report() {
     in_child("observe:on,upkeep:off", || {
@@ -135,7 +134,6 @@ fn page_at_rest_equals_report() {
     });
 }
 
-/// Each figure of the process, and each of a size class, is printed once, in the table's order.
 #[test]
 fn printed_report_has_each_figure_once() {
     in_child("observe:off", || {
@@ -178,7 +176,6 @@ fn printed_report_has_each_figure_once() {
     });
 }
 
-/// What a cache was tuned to is told, and before that what the slab table tells, too.
 #[test]
 fn tuned_caches_are_told() {
     in_child("observe:on", || {
@@ -206,7 +203,6 @@ fn tuned_caches_are_told() {
     });
 }
 
-/// Nobody who does not ask for it has one, and so nobody has a file.
 #[test]
 fn without_being_asked_for_there_is_none() {
     in_child("stats:off", || {
@@ -245,7 +241,6 @@ fn written_meanwhile(least: usize, long: Duration) -> (Vec<u64>, Vec<u64>) {
     (seen, costs)
 }
 
-/// Whoever comes along slow paths writes it, often enough and not too often.
 #[test]
 fn statistics_page_is_rewritten_no_sooner_than_its_interval() {
     // Without upkeep: the shepherd writes what has changed before it rests, however soon that is.
@@ -258,7 +253,6 @@ fn statistics_page_is_rewritten_no_sooner_than_its_interval() {
     });
 }
 
-/// However often it shall be written, that takes no more than one part in 400.
 #[test]
 fn statistics_page_costs_at_most_its_share_of_the_time() {
     in_child("observe:on", || {
@@ -272,7 +266,6 @@ fn statistics_page_costs_at_most_its_share_of_the_time() {
     });
 }
 
-/// If memory in use changes by much, it is said soon, however long the interval is.
 #[test]
 fn much_more_memory_is_told_soon() {
     in_child("observe:on,observe.interval_ms:60000", || {
@@ -293,7 +286,6 @@ fn much_more_memory_is_told_soon() {
     });
 }
 
-/// A child has its own, and its parent keeps his.
 #[test]
 fn children_have_their_own() {
     in_child("observe:on", || {
@@ -335,7 +327,6 @@ fn children_have_their_own() {
     });
 }
 
-/// A child that exits in an orderly way takes its own with it, and not its parent's.
 #[test]
 fn statistics_page_is_removed_by_an_orderly_exit() {
     in_child("observe:on", || {
@@ -358,7 +349,6 @@ fn statistics_page_is_removed_by_an_orderly_exit() {
     });
 }
 
-/// Who is killed leaves what he said last.
 #[test]
 fn statistics_page_survives_a_crash() {
     let body = || {
@@ -389,7 +379,6 @@ fn has_one_after(moment: Instant, churn: impl Fn()) -> Duration {
 /// How long a process has none.
 const AT_LEAST: Duration = Duration::from_millis(40);
 
-/// Others than the process that is named have one when they have lived for a while.
 #[test]
 fn short_lived_process_has_no_statistics_page() {
     in_child("observe:1", || {
@@ -404,7 +393,6 @@ fn short_lived_process_has_no_statistics_page() {
     });
 }
 
-/// Nor has a process whose page nobody asked for by its number.
 #[test]
 fn at_the_start_there_is_none() {
     in_child("observe:on", || {
@@ -414,7 +402,6 @@ fn at_the_start_there_is_none() {
     });
 }
 
-/// Who holds much has one before.
 #[test]
 fn process_that_holds_much_has_a_statistics_page_early() {
     in_child("observe:on", || {
@@ -439,7 +426,6 @@ fn process_that_holds_much_has_a_statistics_page_early() {
     });
 }
 
-/// What cannot be made is said, and the program goes on.
 #[test]
 fn without_room_the_program_goes_on() {
     if child::case().is_some() {
@@ -474,7 +460,6 @@ fn without_room_the_program_goes_on() {
     assert!(outcome.stderr.contains("no statistics page: files must not be so large"), "{}", outcome.stderr);
 }
 
-/// Threads allocate, groups come and go, and whatever is read meanwhile is whole.
 #[test]
 fn statistics_page_is_whole_whenever_it_is_read() {
     in_child("observe:on,observe.interval_ms:20", || {
@@ -527,7 +512,6 @@ fn statistics_page_is_whole_whenever_it_is_read() {
     });
 }
 
-/// Groups are shown as long as they are there, with their parents, and as many as there is room for.
 #[test]
 fn groups_are_shown() {
     in_child("observe:on", || {

@@ -33,7 +33,6 @@ const THREADS_PER_CPU: usize = 4;
 /// Bytes that one thread owns at once.
 const LIMIT: usize = 16 << 20;
 
-/// One thread's part.
 struct Worker<S: Subject> {
     model: Model<S>,
     random: Random,

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// What happens.
 #[derive(Clone, Debug)]
 enum Event {
     /// So many looks, each at the next moment that anybody was told.
@@ -30,7 +29,6 @@ enum Event {
     Back(u64),
 }
 
-/// What may be wrong with a timetable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     /// Whoever ran may run again.
@@ -43,7 +41,6 @@ enum Fault {
     Waits,
 }
 
-/// What is known of a slot.
 #[derive(Debug, Default)]
 struct Slot {
     sleeps: bool,

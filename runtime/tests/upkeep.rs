@@ -41,7 +41,6 @@ fn sleeps_of(number: &str) -> Option<u64> {
     Some(line.and_then(|number| number.trim().parse().ok()).expect("the kernel tells"))
 }
 
-/// A server that peaks and goes idle: nobody comes along a slow path any more.
 #[test]
 fn pages_of_a_peak_go_back_by_themselves() {
     with_settings("upkeep.interval_ms:100", &[None], || {
@@ -112,7 +111,6 @@ fn pages_of_what_idled_in_a_slot_go_with_it() {
     });
 }
 
-/// Whoever waits for the shepherd waits for nothing where all is empty: it sleeps until somebody comes.
 #[test]
 fn idle_process_is_not_woken() {
     with_settings("upkeep.interval_ms:20", &child::MODES, || {
@@ -158,7 +156,6 @@ fn process_that_holds_little_gets_no_shepherd() {
     });
 }
 
-/// Without a shepherd an embedder's thread does the same, when it is told to come.
 #[test]
 fn embedder_tick_replaces_the_shepherd() {
     with_settings("upkeep.interval_ms:50,upkeep.shepherd:off", &[None], || {
@@ -196,7 +193,6 @@ fn nothing_goes_back_where_it_is_off() {
     });
 }
 
-/// A load that swings within an interval, or a few, keeps its pages, once it is known.
 #[test]
 fn swinging_load_keeps_its_pages() {
     with_settings("upkeep.interval_ms:50", &[None], || {
@@ -261,7 +257,6 @@ fn control_group_limit_is_found_by_a_member() {
     assert!(is_gone, "{} stays", folder.display());
 }
 
-/// What the kernel says of the process's control group, read again by other means.
 #[test]
 fn control_group_limit_is_found() {
     let groups = fs::read_to_string("/proc/self/cgroup").expect("the kernel tells");
@@ -343,7 +338,6 @@ fn check(&(block, words, mark): &(*mut u64, usize, u64)) {
     assert!(is_ours, "somebody else has written to a block of {} bytes", words * 8);
 }
 
-/// A child does not take its parent's shepherd for its own.
 #[test]
 fn forked_child_gets_a_shepherd_of_its_own() {
     with_settings("upkeep.interval_ms:20", &child::MODES, || {

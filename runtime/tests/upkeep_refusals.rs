@@ -13,7 +13,6 @@ use common::peak::{Blocks, MIB, after_a_peak, comes, resident};
 use std::thread;
 use std::time::Duration;
 
-/// Somebody has locked a page and freed it as it is: that is no reason to keep the rest, nor the page.
 #[test]
 fn locked_page_after_free_keeps_no_memory() {
     with_settings("upkeep.interval_ms:20,keep:0", &[None], || {
@@ -38,7 +37,6 @@ fn locked_page_after_free_keeps_no_memory() {
     });
 }
 
-/// Who locks all of its memory wants no page to come in late.
 #[test]
 fn process_with_all_memory_locked_keeps_its_pages() {
     with_settings("upkeep.interval_ms:20,keep:0", &[None], || {
@@ -56,7 +54,6 @@ fn process_with_all_memory_locked_keeps_its_pages() {
     });
 }
 
-/// The kernel refuses to take pages back: nothing is lost, and nobody tries again and again.
 #[test]
 fn refused_pages_stay_as_they_are() {
     with_settings("upkeep.interval_ms:20", &[None], || {

@@ -21,7 +21,6 @@ const WORDS: usize = 64;
 /// Bytes of an object that has a constructor.
 pub const CONSTRUCTED_BYTES: usize = 904;
 
-/// Where objects come from.
 pub trait Source: Sync {
     /// An object; null if there is no memory.
     fn allocate(&self) -> *mut u8;
@@ -52,11 +51,9 @@ impl Source for General {
     }
 }
 
-/// An object cache of the runtime's.
 pub struct Dedicated(&'static ObjectCache);
 
 impl Dedicated {
-    /// A cache for objects of so many bytes. It stays.
     pub fn of(bytes: usize) -> Option<Self> {
         let (name, argument) = (&b"context"[..], null_mut());
         ObjectCache::create(&Wanted {
@@ -128,7 +125,6 @@ pub struct GeneralCalls {
     pub allocate: unsafe extern "C" fn(usize) -> *mut u8,
     /// As `free`.
     pub free: unsafe extern "C" fn(*mut u8),
-    /// Of an object.
     pub bytes: usize,
 }
 

@@ -61,7 +61,6 @@ impl Reports {
 /// One arm of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct Arm {
-    /// How readers come to report.
     pub reports: Reports,
     /// Checkpoints after which they do, where they count.
     pub threshold: u32,
@@ -73,7 +72,6 @@ pub struct Arm {
     pub hands_back: bool,
 }
 
-/// How many threads do what.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Threads that open and close files.
@@ -93,7 +91,6 @@ impl Arm {
     }
 }
 
-/// What came of opening and closing files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Files {
     /// What `synchronize` took, in the mean.
@@ -112,7 +109,6 @@ pub struct Files {
     pub peak_bytes: f64,
 }
 
-/// What came of a loop that holds grace periods up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HoldOut {
     /// How long the grace period took that was asked for in the loop.
@@ -146,7 +142,6 @@ fn operations(desks: &[Desk]) -> u64 {
     desks.iter().map(|desk| desk.operations.load(Ordering::Relaxed)).sum()
 }
 
-/// Opens a file, has another thread's looked at, and closes it.
 fn open_and_close(own: &Desk, other: &Desk, reader: &Reader<true>) -> Option<()> {
     let file = heap::allocate(BYTES).cast::<u64>();
     if file.is_null() {
@@ -168,7 +163,6 @@ fn open_and_close(own: &Desk, other: &Desk, reader: &Reader<true>) -> Option<()>
     Some(())
 }
 
-/// Opens and closes files until it is over.
 fn work(
     number: usize,
     desks: &[Desk],
@@ -196,7 +190,6 @@ fn work(
     Some(())
 }
 
-/// What has been counted at a moment.
 #[derive(Clone, Copy)]
 struct Moment {
     at_ns: u64,

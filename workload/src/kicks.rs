@@ -35,7 +35,6 @@ words! {
     }
 }
 
-/// What happened meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Happened {
     /// Kicks by this process.
@@ -48,7 +47,6 @@ pub struct Happened {
     pub elapsed_ns: u64,
 }
 
-/// What became of groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Groups {
     /// Creating, entering and first objects.
@@ -138,12 +136,10 @@ pub fn replacements(many: usize, busy: (u32, &dyn Threads), interrupts: Interrup
     happened.filter(|_| is_gone).map(|(tuning_ns, happened)| Happened { elapsed_ns: tuning_ns, ..happened })
 }
 
-/// What can be counted at any moment.
 struct Watch<'a> {
     interrupts: Interrupts<'a>,
 }
 
-/// What was counted at a moment.
 #[derive(Clone, Copy)]
 struct Moment {
     kicks: u64,
@@ -219,7 +215,6 @@ mod tests {
         kick::counts().0 + LOOKS.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Kicks are counted for the whole process, so the test runs in one of its own, without those beside it.
     #[test]
     fn creating_kicks_nobody_unless_it_is_told_to() {
         const ALONE: &str = "COMMENSAL_TEST_ALONE";

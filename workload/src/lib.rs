@@ -5,6 +5,7 @@
 //! allocates, prints or knows how it is compared: that is the lab's matter.
 //!
 //! [`counters`], [`caches`], [`kicks`], [`grace`], [`stagger`], [`primitives`] and [`sections`] may use `shared`, [`timing`] and [`Threads`], and not each other.
+#![allow(missing_docs)]
 #![no_std]
 
 #[cfg(test)]
@@ -20,10 +21,8 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
             pub const ALL: [$name; [$($word),+].len()] = [$($name::$value),+];
 
-            /// What a command line calls it.
             pub const fn word(self) -> &'static str {
                 match self {
                     $($name::$value => $word,)+

@@ -243,7 +243,6 @@ mod tests {
         }
     }
 
-    /// Otherwise a few lines would be looked at again and again, and be near.
     #[test]
     fn memory_walk_visits_each_line_once_in_a_period() {
         let lines = DISTANT / LINE;

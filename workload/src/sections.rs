@@ -16,7 +16,6 @@ const BETWEEN_NS: u64 = long_or_short(1_000, 10_000);
 /// Sixteen sections, where nobody replaces anything.
 const ALONE: u64 = long_or_short(4000, 20);
 
-/// What it takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sections {
     /// Nanoseconds of a section in which a pointer is read.

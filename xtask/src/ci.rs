@@ -33,7 +33,6 @@ const STEPS: [(&str, Step); 10] = [
     ("explore", |root, _| mutants::run_beside_exploring(root, &Choice::Rotating(MUTANTS), MINUTES_OF_EXPLORATION)),
 ];
 
-/// Runs the steps and prints their times.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut release = Release::start(root)?;
     run_steps(&STEPS, |step| step(root, &mut release))

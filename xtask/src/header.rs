@@ -23,7 +23,6 @@ const SOURCES: [&str; 9] = [
     "malloc/src/upkeep.rs",
 ];
 
-/// Generates the header, and compares it with the committed one or writes it.
 pub fn run(root: &Path, bless: bool) -> Result<(), String> {
     reference::settle(root, FILE, &generate(root)?, bless, "header")?;
     println!("header: {FILE} is what {} say", SOURCES.join(" and "));

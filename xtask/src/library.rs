@@ -11,9 +11,7 @@ use crate::tree;
 
 /// What cargo made of the malloc package.
 pub struct Library {
-    /// `libcommensal.so`.
     pub shared: PathBuf,
-    /// `libcommensal.a`.
     pub archive: PathBuf,
 }
 

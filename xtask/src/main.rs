@@ -180,7 +180,6 @@ fn targets(root: &Path, options: &[String]) -> Result<(), String> {
     Err(format!("{command:?} cannot be run: {}", command.exec()))
 }
 
-/// The workspace's root.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask/ lies in the workspace").to_owned()
 }

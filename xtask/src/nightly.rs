@@ -28,7 +28,6 @@ pub enum Amount {
     Quick,
 }
 
-/// A step of the night.
 struct Step {
     name: &'static str,
     /// Its words, of which `xtask` is this program; of a quick night after those of a full one.
@@ -186,7 +185,6 @@ pub fn watch(command: &mut Command, mut say: impl FnMut(Duration)) -> Result<Exi
     }
 }
 
-/// The command of a step's words.
 fn command(words: &str) -> Result<Command, String> {
     let mut words = words.split(' ');
     let program = match words.next() {

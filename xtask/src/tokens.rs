@@ -5,7 +5,6 @@
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
-/// One token.
 #[derive(Clone, Debug)]
 pub struct Token {
     /// As it stands in the source; for a literal with its quotes.

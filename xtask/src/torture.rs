@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::nightly::watch;
 
-/// What is tortured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
     /// The runtime as users have it.

@@ -7,14 +7,12 @@ use std::{fmt, fs, io};
 
 use crate::tokens::{self, Token};
 
-/// One text file; the path is relative to the root, with slashes.
 pub struct File {
     pub path: String,
     pub text: String,
 }
 
 impl File {
-    /// Whether it is Rust source.
     pub fn is_rust(&self) -> bool {
         self.has_extension(&["rs"])
     }
@@ -24,7 +22,6 @@ impl File {
         self.path.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
     }
 
-    /// The tokens of a Rust file.
     pub fn tokens(&self) -> Vec<Token> {
         tokens::of(&self.text)
     }
@@ -35,7 +32,6 @@ impl File {
     }
 }
 
-/// All texts of the project, in the order of their paths.
 pub struct Tree {
     pub files: Vec<File>,
     /// The paths of what is no text.
@@ -55,19 +51,16 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The file at `path`.
     pub fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Whether there is such a file or folder.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let mut paths = self.files.iter().map(|file| &file.path).chain(&self.others);
         paths.any(|other| other.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
-    /// The Rust files.
     pub fn rust(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.is_rust())
     }
@@ -106,7 +99,6 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The commit's hash, of 40 digits.
 pub fn commit(root: &Path) -> Result<String, String> {
     git(root, &["rev-parse", "HEAD"]).ok_or_else(|| "found no commit; expected a git repository".into())
 }

@@ -34,7 +34,6 @@ const PLANS: [Plan; 3] = [
 const MOST_NS: u64 = 20_000_000_000;
 const MOST_NS_IF_PLANTED: u64 = 1_000_000_000;
 
-/// Makes one run of a case.
 fn run(case: &Case, mode: Mode, seed: u64, steps: u64) -> Result<String, String> {
     let exit = worker::work(
         PATIENCE,
@@ -65,7 +64,6 @@ fn run(case: &Case, mode: Mode, seed: u64, steps: u64) -> Result<String, String>
     }
 }
 
-/// How many runs of each of the machine's cases are made.
 fn runs() -> u64 {
     let set = std::env::var("COMMENSAL_TEST_EFFORT").ok();
     let effort = set.map_or(1.0, |text| text.parse().expect("COMMENSAL_TEST_EFFORT is a number"));
@@ -79,7 +77,6 @@ fn of_module(mode: Mode, module: &str, is_asked: fn(&&Case) -> bool) -> Vec<&'st
     found
 }
 
-/// Runs the machine's cases of a module; none may find anything.
 fn pass(mode: Mode, module: &str) {
     let cases = of_module(mode, module, |case| case.planted.is_none());
     let mut failures = Vec::new();
@@ -96,7 +93,6 @@ fn pass(mode: Mode, module: &str) {
     assert!(failures.is_empty(), "{}", failures.concat());
 }
 
-/// Runs the planted cases of a module; each must find something.
 fn find(mode: Mode, module: &str) {
     let find_one = |case: &Case| {
         for steps in STEPS {
@@ -126,7 +122,6 @@ fn cases_all_belong_to_a_tested_module() {
     assert!(left_out.is_empty(), "these cases belong to no module that is tested: {left_out:?}");
 }
 
-/// Few, so that threads meet.
 const CPUS: usize = 4;
 
 /// One run of one case: its threads are coroutines, which a strategy disturbs between any two steps.
@@ -134,7 +129,6 @@ const CPUS: usize = 4;
 struct Simulated {
     mode: Mode,
     seed: u64,
-    /// How many a body goes on for.
     steps: u64,
 }
 

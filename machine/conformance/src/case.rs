@@ -8,7 +8,6 @@ use std::cell::Cell;
 /// What a body found: counts of what it did if all was well, else what was wrong.
 pub type Outcome = Result<String, String>;
 
-/// One run of one body.
 #[derive(Debug)]
 pub struct Case {
     /// The operation, as `module::operation`.
@@ -17,33 +16,27 @@ pub struct Case {
     pub planted: Option<&'static str>,
     /// The only slot mode in which the case makes sense, if it is not both.
     pub only: Option<Mode>,
-    /// The body with its operations.
     pub run: fn(&dyn Runner) -> Outcome,
 }
 
 impl Case {
-    /// Whether the case makes sense in a slot mode.
     pub fn fits(&self, mode: Mode) -> bool {
         self.only.is_none_or(|only| only == mode)
     }
 }
 
-/// Where restartable sequences give slots.
 pub const BY_IDS: Mode = Mode::ConcurrencyId;
-/// Where a slot belongs to one thread.
 pub const PER_THREAD: Mode = Mode::PerThread;
 
 /// Makes the table of a module's operations: what each is specified to do, its type, and the machine's own.
 macro_rules! operations {
     ($($(#[$attribute:meta])* $name:ident: $type:ty = $own:expr,)*) => {
-        /// The operations of this module.
         #[derive(Clone, Copy, Debug)]
         pub struct Operations {
             $($(#[$attribute])* pub $name: $type,)*
         }
 
         impl Operations {
-            /// The machine's own.
             pub const MACHINE: Operations = Operations { $($name: $own),* };
         }
     };
@@ -66,7 +59,6 @@ pub(crate) use operations;
 #[macro_export]
 macro_rules! cases {
     ($table:ident of $right:expr; $($name:literal $(in $mode:ident)? => $body:expr, $wrong:tt)*) => {
-        /// The cases of this module, by operation.
         #[allow(clippy::needless_update, reason = "some modules have as many operations as a wrong version names")]
         pub const $table: &[&[$crate::Case]] = &[$($crate::cases!(@ $right, $name, [$($mode)?], $body, $wrong)),*];
     };
@@ -89,7 +81,6 @@ macro_rules! cases {
     };
 }
 
-/// The only mode of a case, of what was said of the operation and of the case itself.
 pub const fn narrowest(of_operation: &[Mode], own: &[Mode]) -> Option<Mode> {
     match (own, of_operation) {
         ([mode], _) | ([], [mode]) => Some(*mode),
@@ -149,7 +140,6 @@ pub struct Findings {
 unsafe impl Sync for Findings {}
 
 impl Findings {
-    /// Nothing found yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -170,7 +160,6 @@ impl Findings {
         self.written.store(true, Ordering::Release);
     }
 
-    /// Reports `what` unless the condition holds.
     #[inline]
     pub fn demand<const N: usize>(&self, condition: bool, what: &'static str, numbers: [u64; N]) {
         if !condition {
@@ -178,7 +167,6 @@ impl Findings {
         }
     }
 
-    /// Whether nothing was found so far.
     #[inline]
     pub fn none(&self) -> bool {
         !self.found.load(Ordering::Relaxed)

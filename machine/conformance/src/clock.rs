@@ -24,7 +24,6 @@ crate::cases! {
     }
 }
 
-/// The body of [`Operations::now_ns`].
 pub fn monotonic(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const READINGS: usize = 50_000;
     let (latest, findings) = (AtomicU64::new(0), Findings::new());

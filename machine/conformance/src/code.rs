@@ -22,7 +22,6 @@ crate::cases! {
     }
 }
 
-/// The address that it returns to.
 #[unsafe(naked)]
 extern "C" fn caller(operations: &Operations) -> usize {
     machine::with_caller!(address(operations, caller))
@@ -43,14 +42,12 @@ extern "C" fn begins_with(operations: &Operations, from: usize) -> bool {
     calls[0] == from && calls[1] != from
 }
 
-/// The body of [`Operations::calls`].
 pub fn leads_to_the_caller(_: &dyn Runner, operations: &Operations) -> Outcome {
     code::prepare();
     ensure!(is_told(operations), "the calls do not begin with the one that was asked for");
     Ok(String::new())
 }
 
-/// The body of [`Operations::place_of`].
 pub fn tells_places(_: &dyn Runner, operations: &Operations) -> Outcome {
     let call = caller(operations);
     let Some((file, offset)) = (operations.place_of)(call) else { return Err("no place of a call".into()) };

@@ -34,7 +34,6 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
         unsafe { (operations.release)(&lock) };
     }
     ensure!(contention.report() == Default::default(), "nobody waited, and it was counted: {:?}", contention.report());
-    // What the waiters saw of their own waits.
     let longest = [const { AtomicU64::new(0) }; 2];
     for _ in 0..ROUNDS {
         let (held, since) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -87,7 +86,6 @@ fn second_waiter() -> Site {
     here!()
 }
 
-/// What was waited at the sites of a name.
 fn at(contention: &Contention, name: &str) -> Waited {
     let of_name = contention.sites().filter(|(site, _)| site.to_string() == name);
     of_name.map(|(_, waited)| waited).fold(Waited::default(), Waited::and)
@@ -177,7 +175,6 @@ fn check_reading(table: &Contention, findings: &Findings) {
     }
 }
 
-/// Wrong tables.
 mod planted {
     use super::*;
 

@@ -37,7 +37,6 @@ crate::cases! {
     }
 }
 
-/// The body of both operations, by all threads at the same time.
 pub fn planned(runner: &dyn Runner, operations: &Operations) -> Outcome {
     repeat(runner, "passages", |_| pass_by_plans(runner, operations))
 }
@@ -72,7 +71,6 @@ fn pass_by_plans(runner: &dyn Runner, operations: &Operations) -> Result<u64, St
     Ok(plans.len() as u64 * all)
 }
 
-/// Wrong counting.
 mod planted {
     use super::*;
 
@@ -90,7 +88,6 @@ mod planted {
         ALWAYS.store(always, Ordering::Relaxed);
     }
 
-    /// Counts by a load and a store.
     pub(super) fn fails(point: Point) -> bool {
         let left = LEFT.load(Ordering::Relaxed);
         if point != Point::Kick || left == NEVER {

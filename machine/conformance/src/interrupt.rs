@@ -52,7 +52,6 @@ fn note() {
 
 fn nothing() {}
 
-/// The body of both operations.
 pub fn interrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const ROUNDS: u64 = 20;
     const PATIENCE_NS: u64 = 1_000_000_000;
@@ -94,7 +93,6 @@ pub fn interrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{ROUNDS} interrupts"))
 }
 
-/// The body of [`Operations::may_be_in_handler`].
 pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const HANDLERS: u64 = 20;
     const PATIENCE_NS: u64 = 2_000_000_000;

@@ -83,10 +83,8 @@ crate::cases! {
     }
 }
 
-/// What should be a fence.
 type Fence<'a> = &'a (dyn Fn() -> Result<(), Refused> + Sync);
 
-/// A fence that is made of waiting.
 fn outwait(runner: &dyn Runner, operations: &Operations) -> Result<(), Refused> {
     fence(Ordering::SeqCst);
     let since = clock::now_ns();
@@ -96,7 +94,6 @@ fn outwait(runner: &dyn Runner, operations: &Operations) -> Result<(), Refused> 
     Ok(())
 }
 
-/// The body of [`Operations::register`].
 pub fn registered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.register)() == Ok(()), "the system refuses kicks");
     ensure!((operations.register)() == Ok(()), "the system refuses kicks at the second time");
@@ -110,7 +107,6 @@ pub fn registered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("also for fork children".into())
 }
 
-/// The body of [`Operations::counts`] and of refusals.
 pub fn counted(_: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.counts)() == (0, 0), "a process that never kicked counts {:?}", (operations.counts)());
     for number in [1, 2, 3] {
@@ -128,7 +124,6 @@ pub fn counted(_: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("3 kicks, 3 refusals".into())
 }
 
-/// Lines of their own.
 #[repr(align(128))]
 #[derive(Default)]
 struct Line(AtomicU64);

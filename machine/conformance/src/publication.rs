@@ -27,7 +27,6 @@ crate::cases! {
     }
 }
 
-/// The body of both.
 fn published(_: &dyn Runner, operations: &Operations) -> Outcome {
     let mut places = [Place::nowhere(), Place::nowhere()];
     let outcome = published_at(operations, &mut places);
@@ -60,7 +59,6 @@ fn published_at(operations: &Operations, [place, other]: &mut [Place; 2]) -> Out
     Ok("two, and withdrawn".into())
 }
 
-/// Wrong publications.
 mod planted {
     use super::*;
 

@@ -50,7 +50,6 @@ crate::cases! {
         "not zero" { base: planted::somewhere }
     }
     "root::install" => installed_once, {
-        // The last one that was made is the region.
         "does not compare" {
             install: |area| (planted::AREA.store(area, Ordering::Release), true).1,
             base: planted::base, is_installed: planted::is_installed
@@ -69,7 +68,6 @@ crate::cases! {
         }
     }
     "root::offer_area" => offered_once, {
-        // The last one that was offered is the area.
         "does not compare" {
             offer_area: |area| (planted::AREA.store(area, Ordering::Release), true).1, area: planted::area
         }
@@ -78,12 +76,10 @@ crate::cases! {
     }
     "root::area" => offered_once, {
         "not null" { area: planted::somewhere }
-        // Every second thread sees none.
         "hidden from some" { area: || if thread::identity().is_multiple_of(2) { root::area() } else { null_mut() } }
     }
 }
 
-/// The body of [`Operations::base`] before anything is installed.
 pub fn zero_at_first(_: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(!(operations.is_installed)(), "a new process has a region already");
     let base: *const u64 = (operations.base)().cast();
@@ -94,7 +90,6 @@ pub fn zero_at_first(_: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} bytes of zeroes", root::BOOTSTRAP_BYTES))
 }
 
-/// The body of [`Operations::domain`].
 pub fn kept(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let word = |index: usize| {
         // SAFETY: so many bytes are there, and all that uses them here are these atomics.
@@ -116,13 +111,11 @@ pub fn kept(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} bytes", root::DOMAIN_BYTES))
 }
 
-/// The body of [`Operations::install`].
 pub fn installed_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = || if (operations.is_installed)() { (operations.base)() } else { null_mut() };
     published_once(runner, operations.install, &region)
 }
 
-/// The body of [`Operations::offer_area`] and [`Operations::area`].
 pub fn offered_once(runner: &dyn Runner, operations: &Operations) -> Outcome {
     published_once(runner, operations.offer_area, &operations.area)
 }
@@ -217,7 +210,6 @@ mod planted {
         while clock::now_ns() < end {}
     }
 
-    /// Others come between the look and the store.
     pub(super) fn look_then_store(area: *mut u8) -> bool {
         let none = AREA.load(Ordering::Acquire).is_null();
         if none {

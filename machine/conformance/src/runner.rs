@@ -14,36 +14,26 @@ pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
 /// What a child of a fork does: it must not allocate, since locks of the allocator may have been held by others.
 pub type Child<'a> = &'a mut dyn FnMut() -> Result<(), &'static str>;
 
-/// Where jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Each on a CPU of its own, as far as CPUs last, and undisturbed: for races of single instructions.
     Apart,
     /// Moved from one CPU to another all the time.
     Moved,
-    /// Left alone.
     Anywhere,
 }
 
-/// How a process forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
-    /// With the handlers that were registered.
     Ordinary,
-    /// Without any handlers.
     Bare,
 }
 
-/// How a child ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All was well.
     Well,
-    /// It found this.
     Found(String),
-    /// It was killed by a signal, or stopped itself.
     Died,
-    /// It did not come to an end.
     Hung,
 }
 
@@ -59,12 +49,9 @@ impl Ended {
     }
 }
 
-/// Who runs a body.
 pub trait Runner: Sync {
-    /// The slot mode that the machine was told to be in.
     fn mode(&self) -> Mode;
 
-    /// What random choices start from.
     fn seed(&self) -> u64;
 
     /// More threads than there are CPUs, but not many more.
@@ -119,7 +106,6 @@ pub fn alone<R: Send>(runner: &dyn Runner, job: impl FnOnce() -> R + Send) -> R 
 pub struct Places<T>(Vec<(AtomicU64, T)>);
 
 impl<T: Default> Places<T> {
-    /// Places for `count` threads.
     pub fn new(count: usize) -> Self {
         Places((0..count).map(|_| (AtomicU64::new(0), T::default())).collect())
     }
@@ -132,20 +118,17 @@ impl<T: Default> Places<T> {
         place
     }
 
-    /// The place of the thread that is interrupted; none if it has not settled yet.
     pub fn own(&self) -> Option<&T> {
         let me = thread::identity();
         let mine = |(owner, _): &&(AtomicU64, T)| me != 0 && owner.load(Ordering::Relaxed) == me;
         self.0.iter().find(mine).map(|(_, place)| place)
     }
 
-    /// All places, whosever they are.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|(_, place)| place)
     }
 }
 
-/// Random choices of one thread among several.
 pub fn random(runner: &dyn Runner, thread: usize) -> fastrand::Rng {
     fastrand::Rng::with_seed(runner.seed() ^ (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

@@ -30,7 +30,6 @@ crate::cases! {
     }
 }
 
-/// The body of both.
 fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(!(operations.is_on)(), "a sandbox is on that nobody entered");
     let (findings, is_on) = (Findings::new(), AtomicBool::new(false));

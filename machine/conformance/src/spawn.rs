@@ -28,7 +28,6 @@ crate::cases! {
     }
 }
 
-/// The body of [`Operations::spawn`].
 pub fn spawned(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const PATIENCE_NS: u64 = 2_000_000_000;
     /// In which a second one would come, too.

@@ -192,7 +192,6 @@ pub fn wakes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} passes, {} contended", passes.into_inner(), contention.report().waited.contended))
 }
 
-/// The body of [`Operations::acquire`] on one thread.
 pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     thread::enter();
     let (lock, contention) = (Middle::new(), Contention::new());

@@ -111,7 +111,6 @@ crate::cases! {
     }
 }
 
-/// The body of [`Operations::identity`].
 pub fn identified(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const ROUND: usize = 16;
     ensure!((operations.notice_forks)(), "forks will not be noticed");
@@ -153,20 +152,17 @@ fn fresh_in_child(runner: &dyn Runner, operations: &Operations, last: u64) -> Re
     Ok(())
 }
 
-/// The body of [`Operations::id`].
 pub fn numbered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.notice_forks)(), "forks will not be noticed");
     let own = (operations.id)();
     ensure!(own != 0 && own.is_multiple_of(2), "the first thread's id is {own:#x}, which is not even, or zero");
     let outcome = repeat(runner, "threads", |_| number_a_crowd(runner, operations, own))?;
     keep_in_children(runner, operations)?;
-    // By a thread that is not the first one, too.
     alone(runner, || keep_in_children(runner, operations))?;
     ensure!((operations.id)() == own, "the first thread's id changed");
     Ok(outcome)
 }
 
-/// Threads that live at the same time, and interrupts that hit them before they ask, and afterwards.
 fn number_a_crowd(runner: &dyn Runner, operations: &Operations, first: u64) -> Result<u64, String> {
     const CROWD: usize = 16;
     // What a thread or one of its interrupts was told last.
@@ -199,7 +195,6 @@ fn number_a_crowd(runner: &dyn Runner, operations: &Operations, first: u64) -> R
     Ok(CROWD as u64)
 }
 
-/// In children and grandchildren, by both forks, before and after they are noticed.
 fn keep_in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), String> {
     const OTHER: &str = "the thread that forked has another id in the child";
     const TAKEN: &str = "a new thread in a child has the id of the one that forked";
@@ -226,7 +221,6 @@ fn keep_in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), 
     Ok(())
 }
 
-/// The body of [`Operations::enter`] and [`Operations::notice_forks`].
 pub fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(!(operations.enter)(), "a process that never forked is a child");
     ensure!((operations.notice_forks)(), "forks will not be noticed");
@@ -300,7 +294,6 @@ pub fn arranged_late(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("by {} threads", runner.width()))
 }
 
-/// The body of [`Operations::declare_forked`], in a child that nothing else tells.
 pub fn declared(runner: &dyn Runner, operations: &Operations) -> Outcome {
     (operations.enter)();
     let child: Child<'_> = &mut || {
@@ -318,7 +311,6 @@ pub fn declared(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("once".into())
 }
 
-/// The body of [`Operations::is_alone`].
 pub fn alone_at_first(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.is_alone)(), "a process that never had a second thread is not alone");
     in_children(runner, operations)?;
@@ -341,7 +333,6 @@ fn in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), Strin
     Ok(())
 }
 
-/// The body of [`Operations::without_signals`].
 pub fn uninterrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const STAY_NS: u64 = 20_000;
     // Each place holds the identity of a thread that must not be interrupted.
@@ -383,7 +374,6 @@ extern "C" fn tell() {
     TOLD.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The body of [`Operations::on_fork_in_child`].
 pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.on_fork_in_child)(tell), "the function will not be called");
     for (fork, expected) in [(Fork::Ordinary, 1), (Fork::Bare, 0), (Fork::Ordinary, 1)] {
@@ -452,7 +442,6 @@ pub fn deep(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} walks down and back", walks.into_inner()))
 }
 
-/// Wrong operations that need more than a line.
 mod planted {
     use super::*;
 

@@ -111,7 +111,6 @@ fn holds(at: *mut u8, pages: usize, first: Option<u64>) -> bool {
     (0..pages).all(|page| get(at, page) == first.map_or(0, |first| first + page as u64))
 }
 
-/// Whether a child dies of it.
 fn is_deadly<R>(runner: &dyn Runner, work: impl Fn() -> R) -> bool {
     let child: Child<'_> = &mut || {
         work();
@@ -124,7 +123,6 @@ fn fresh(operations: &Operations, access: Access) -> Result<*mut u8, String> {
     (operations.reserve)(null_mut(), BYTES, access).ok_or_else(|| "there is no address space".into())
 }
 
-/// The body of [`Operations::reserve`].
 pub fn reserved(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (hidden, zero) = (fresh(operations, Access::None)?, fresh(operations, Access::ReadWrite)?);
     ensure!([hidden, zero].iter().all(|at| at.addr().is_multiple_of(PAGE)), "a mapping is not aligned to pages");
@@ -169,7 +167,6 @@ pub fn disjoint(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} mappings", count.into_inner()))
 }
 
-/// The body of [`Operations::decommit`].
 pub fn decommitted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 30);
@@ -182,7 +179,6 @@ pub fn decommitted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("three pages of eight".into())
 }
 
-/// The body of [`Operations::release`].
 pub fn released(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 40);
@@ -196,7 +192,6 @@ pub fn released(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("two pages of eight".into())
 }
 
-/// The body of [`Operations::zero`].
 pub fn zeroed(_: &dyn Runner, operations: &Operations) -> Outcome {
     const AROUND: usize = 16;
     const FILLED: u8 = 0xa5;
@@ -216,7 +211,6 @@ pub fn zeroed(_: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("from none to more than a page".into())
 }
 
-/// The body of [`Operations::advise_huge`].
 pub fn advised(_: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 50);
@@ -226,7 +220,6 @@ pub fn advised(_: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("heard: {heard:?}"))
 }
 
-/// The body of [`Operations::name`].
 pub fn named(_: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 55);
@@ -239,7 +232,6 @@ pub fn named(_: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("named: {done}"))
 }
 
-/// The body of [`Operations::wipe_on_fork`].
 pub fn wiped(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 60);
@@ -264,7 +256,6 @@ pub fn wiped(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("four pages of eight, by both forks".into())
 }
 
-/// The body of [`Operations::move_pages`].
 pub fn moved(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (from, to) = (fresh(operations, Access::ReadWrite)?, fresh(operations, Access::ReadWrite)?);
     fill(from, PAGES, 70);
@@ -303,7 +294,6 @@ fn move_what_differs(operations: &Operations) -> Result<(), String> {
     Ok(())
 }
 
-/// The body of [`Operations::resize`].
 pub fn resized(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 150);
@@ -324,7 +314,6 @@ pub fn resized(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("shorter, longer, and refused".into())
 }
 
-/// Wrong operations.
 mod planted {
     use super::*;
     use machine::sync::AtomicPtr;

@@ -38,7 +38,6 @@ crate::cases! {
     }
 }
 
-/// What a wait may take when nobody wakes it; and one that has been forgotten.
 const SHORT_NS: u64 = 20_000_000;
 const LONG_NS: u64 = 3_000_000_000;
 

@@ -80,7 +80,6 @@ pub fn place_of(call: usize) -> Option<(&'static CStr, usize)> {
     Some((image.file, call - image.base))
 }
 
-/// A loaded program or library.
 #[derive(Clone, Copy)]
 struct Image {
     file: &'static CStr,

@@ -11,13 +11,10 @@ pub fn now_ns() -> u64 {
     here.with(|engine| engine.time_ns())
 }
 
-/// Whether the same work always takes the same time, because nothing else runs on the machine.
 pub const IS_STEADY: bool = true;
 
-/// Nanoseconds in a unit of [`coarse`].
 pub const COARSE_NS: u64 = 384;
 
-/// The same as [`now_ns`], in units of [`COARSE_NS`].
 #[inline]
 pub fn coarse() -> u64 {
     now_ns() / COARSE_NS

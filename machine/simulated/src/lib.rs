@@ -19,6 +19,8 @@
 //! buffer would come later. Dropping an atomic and system calls empty the buffer. The engine detects a plain write
 //! under a waiting store, and ends the simulation.
 
+#![allow(missing_docs)]
+
 /// Declares state of the process, which each simulation finds fresh, and its names.
 macro_rules! process_state {
     ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)*) => {

@@ -5,17 +5,14 @@ use crate::{engine, sandbox, syscall};
 use core::ffi::CStr;
 use std::io::Write;
 
-/// The value of an environment variable of the settings.
 pub fn environment(name: &CStr) -> Option<&'static CStr> {
     engine::here()?.with(|engine| engine.environment(name))
 }
 
-/// Whether a variable is set.
 pub fn is_set(name: &CStr) -> bool {
     environment(name).is_some()
 }
 
-/// Sets `errno` for a failed call.
 #[cold]
 pub fn set_error(error: Error) {
     set_errno(error as i32);
@@ -88,7 +85,6 @@ pub fn prefers_huge_pages() -> bool {
     false
 }
 
-/// Runs `work` and restores errno.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the location is this thread's own.
     let before = unsafe { *errno() };
@@ -97,7 +93,6 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Bytes of the machine's memory.
 pub fn memory() -> u64 {
     16 << 30
 }

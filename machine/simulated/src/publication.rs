@@ -4,7 +4,6 @@ use crate::vm;
 use core::ffi::CStr;
 use core::ops::Range;
 
-/// A publication. Zeroes: none.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Place {
@@ -12,7 +11,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// No publication.
     pub const fn nowhere() -> Self {
         Place { unused: 0 }
     }
@@ -29,10 +27,8 @@ pub fn publish(_: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
         .ok_or("there is no memory")
 }
 
-/// Does nothing.
 pub fn update(_: &Place, _: Range<usize>) -> bool {
     true
 }
 
-/// Does nothing.
 pub fn withdraw(_: &mut Place) {}

@@ -26,7 +26,6 @@ fn preempted_thread_moves_to_another_cpu() {
     assert!(count("preempted") > 20 && moves > 5, "{} times preempted, thread 1 at {cpus:?}", count("preempted"));
 }
 
-/// Where time is what decides, a timer goes off when it is due, though another CPU computes for long meanwhile.
 #[test]
 fn sleeping_thread_wakes_in_time_while_another_computes() {
     let woke = Cell::new(0);

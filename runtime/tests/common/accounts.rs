@@ -10,7 +10,6 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// One thread's, and its signal handlers'.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Account {
@@ -57,13 +56,11 @@ impl Account {
         added
     }
 
-    /// What was added, all in all, when nobody adds.
     pub fn total(&self) -> i64 {
         self.added.complete.load(Ordering::SeqCst) - self.subtracted.complete.load(Ordering::SeqCst)
     }
 }
 
-/// What was added to all accounts together, when nobody adds.
 pub fn total(accounts: &[Account]) -> i64 {
     accounts.iter().map(Account::total).sum()
 }

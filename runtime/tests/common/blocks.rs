@@ -7,7 +7,6 @@
 /// A block that somebody owns.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// Address of the first byte.
     pub start: usize,
     /// Bytes that may be used.
     pub usable: usize,
@@ -16,7 +15,6 @@ pub struct Block {
 }
 
 impl Block {
-    /// Writes the contents.
     pub fn fill(&self) {
         for offset in offsets(self.usable) {
             // SAFETY: the block is the caller's, and the word lies within its usable bytes.
@@ -32,7 +30,6 @@ impl Block {
             .find(|&offset| unsafe { self.word(offset).read_unaligned() } != self.expected(offset))
     }
 
-    /// The first of `bytes` bytes that is not zero.
     pub fn find_nonzero(&self, bytes: usize) -> Option<usize> {
         // SAFETY: as in `fill`.
         offsets(bytes).find(|&offset| unsafe { self.word(offset).read_unaligned() } != 0)

@@ -44,7 +44,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Panics, with what the child said, unless it ended well.
     pub fn expect_success(&self) {
         assert!(self.has_succeeded(), "{}", self.report());
     }
@@ -53,14 +52,12 @@ impl Outcome {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// What happened, in words.
     pub fn report(&self) -> String {
         let end = self.status.map_or("hung and was killed".to_string(), |status| status.to_string());
         format!("{end}: {}\n--- stdout\n{}\n--- stderr\n{}", self.command, self.stdout.trim(), self.stderr.trim())
     }
 }
 
-/// Runs a command until it ends, or hangs.
 pub fn run(command: &mut Command) -> Outcome {
     // None of the longer tests usually takes as long.
     let limit = PATIENCE + Duration::from_secs_f64(seconds(10.0));
@@ -144,7 +141,6 @@ pub fn with_settings(conf: &str, modes: &[Option<(&str, &str)>], act: impl FnOnc
     }
 }
 
-/// Says how to have a failure again, if there is one.
 struct Replay(u64);
 
 impl Drop for Replay {

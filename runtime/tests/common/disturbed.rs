@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The signal that disturbs.
 pub const SIGNAL: libc::c_int = libc::SIGUSR1;
 
 const MOST: usize = 64;
@@ -29,7 +28,6 @@ impl Crowd {
         Crowd { threads: [const { AtomicI32::new(0) }; MOST] }
     }
 
-    /// The calling thread is to be disturbed.
     pub fn enrol(&self) -> Member<'_> {
         // SAFETY: asks for a number.
         let me = unsafe { libc::gettid() };
@@ -104,7 +102,6 @@ fn signal(thread: Option<libc::pid_t>) {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) };
 }
 
-/// Moves the calling thread to some CPU.
 pub fn migrate(random: &mut Random) {
     move_thread(0, random);
 }
@@ -138,5 +135,4 @@ pub fn handle(handler: extern "C" fn(libc::c_int)) {
     }
 }
 
-/// A handler that only interrupts.
 pub extern "C" fn nothing(_signal: libc::c_int) {}

@@ -6,10 +6,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Exit status of a child that found nothing wrong.
 pub const FINE: i32 = 0;
 
-/// A way to fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Fork,

@@ -21,7 +21,6 @@ use commensal::machine::test_support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a thread does.
 pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 /// Runs jobs at the same time, each as a thread of its own, on this computer or on the simulated machine. Panics if one of them does.

@@ -41,7 +41,6 @@ pub trait Subject: Send {
     }
 }
 
-/// The heap itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap;
 
@@ -50,15 +49,11 @@ impl Subject for Heap {}
 /// What a heap must never do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// Two blocks share bytes.
     Overlap,
     /// A block's contents changed while somebody owned it, or were lost when it was moved.
     Contents,
-    /// A block is not aligned as was asked.
     Alignment,
-    /// A block has less room than was asked for.
     Room,
-    /// A zeroed block is not zero.
     Zero,
     /// There was no memory, and nothing that accounts for it.
     Null,
@@ -66,7 +61,6 @@ pub enum Violation {
     Count,
 }
 
-/// A violation, and what is known about it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub violation: Violation,
@@ -105,7 +99,6 @@ impl Default for Owned {
 }
 
 impl Owned {
-    /// Finds no overlaps: that is left to the blocks' contents.
     pub fn untracked() -> Self {
         Owned(None)
     }
@@ -159,12 +152,10 @@ impl<S: Subject> Model<S> {
         Model { subject, owned, blocks: Vec::new(), tag: tag << 32, limit, total: 0, nulls: 0, may_fail: false }
     }
 
-    /// Blocks that it owns.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Does one thing, and checks what comes of it.
     pub fn step(&mut self, operation: Operation) -> Result<(), Failure> {
         match operation {
             Operation::Allocate { bytes } => self.allocate(bytes, 16, |subject| subject.allocate(bytes)).map(drop),
@@ -185,26 +176,22 @@ impl<S: Subject> Model<S> {
         }
     }
 
-    /// Takes a block out of the model, with its contents as they must be.
     pub fn give_up(&mut self, which: u32) -> Option<Block> {
         let block = self.blocks.swap_remove(self.index(which)?);
         self.total -= block.usable;
         Some(block)
     }
 
-    /// Takes a block in that another model gave up.
     pub fn take_in(&mut self, block: Block) -> Result<(), Failure> {
         self.total += block.usable;
         self.blocks.push(block);
         self.check_contents(self.blocks.len() - 1, block.usable)
     }
 
-    /// Checks the contents of all blocks.
     pub fn check_all(&self) -> Result<(), Failure> {
         (0..self.blocks.len()).try_for_each(|index| self.check_contents(index, self.blocks[index].usable))
     }
 
-    /// Checks and frees all blocks.
     pub fn free_all(&mut self) -> Result<(), Failure> {
         while !self.blocks.is_empty() {
             self.free(self.blocks.len() - 1)?;
@@ -316,7 +303,6 @@ impl<S: Subject> Model<S> {
         Ok(())
     }
 
-    /// Gives a block back unchecked.
     fn forget(&mut self, index: usize) {
         let block = self.blocks.swap_remove(index);
         self.total -= block.usable;
@@ -345,13 +331,11 @@ impl<S: Subject> Drop for Model<S> {
     }
 }
 
-/// A heap at rest, to compare with.
 pub struct AtRest {
     blocks: usize,
 }
 
 impl AtRest {
-    /// The heap as it is before the test.
     pub fn begin() -> Self {
         AtRest { blocks: blocks_in_use(&HashSet::new()).unwrap_or_default() }
     }

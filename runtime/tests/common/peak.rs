@@ -8,7 +8,6 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes.
 pub const MIB: usize = 1 << 20;
 /// Of blocks, in turn.
 pub const SIZES: [usize; 8] = [24, 100, 400, 1500, 5000, 12_000, 28_000, 90_000];
@@ -21,7 +20,6 @@ pub fn resident() -> usize {
     kib << 10
 }
 
-/// Blocks of several sizes, and what they have in memory.
 pub struct Blocks(pub Vec<*mut u8>);
 
 impl Blocks {
@@ -54,7 +52,6 @@ impl Blocks {
         unsafe { self.0[place].write_bytes(1, bytes) };
     }
 
-    /// All of them.
     pub fn free(self) {
         // SAFETY: the blocks are ours.
         self.0.into_iter().for_each(|block| unsafe { heap::free(block) });

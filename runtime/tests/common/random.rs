@@ -34,13 +34,11 @@ pub fn replay(seed: u64) -> String {
 pub struct Random(u64);
 
 impl Random {
-    /// The `stream`-th generator of a seed.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mixed = (seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         Random((mixed ^ mixed >> 29) | 1)
     }
 
-    /// Any number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -48,7 +46,6 @@ impl Random {
         self.0
     }
 
-    /// A number below `end`, which is not zero.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() >> 11) as usize % end
     }

@@ -25,7 +25,6 @@ pub struct Life {
 }
 
 impl Life {
-    /// Which part of the task is set-up and tear-down.
     pub fn setup_share(&self) -> f64 {
         self.setup_ns / self.task_ns
     }
@@ -58,7 +57,6 @@ impl Visit for Task {
     }
 }
 
-/// Creates an object and updates it; the caller destroys it.
 #[inline(always)]
 fn one<O: Object>(area: &'static Area, updates: u32) -> Option<O> {
     let object = O::new(area)?;
@@ -77,7 +75,6 @@ pub(super) fn update<O: Object>(object: &O, updates: u32) {
     }
 }
 
-/// The updates alone.
 fn kept_ns<O: Object>(area: &'static Area, updates: u32) -> Option<f64> {
     let object = O::new(area)?;
     let time = floor_ns(|tasks| {
@@ -87,7 +84,6 @@ fn kept_ns<O: Object>(area: &'static Area, updates: u32) -> Option<f64> {
     time.filter(|_| is_level(&object))
 }
 
-/// Whether no update was lost.
 pub(super) fn is_level<O: Object>(object: &O) -> bool {
     (0..COUNTERS).all(|index| object.sum(index) == 0)
 }
@@ -106,12 +102,9 @@ fn alive_ns<O: Object>(area: &'static Area, updates: u32) -> Option<f64> {
     })
 }
 
-/// What a look costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// An approximate reading.
     pub read_ns: f64,
-    /// A sum.
     pub sum_ns: f64,
 }
 
@@ -159,7 +152,6 @@ mod tests {
     use machine::slot::ROW;
     use std::vec::Vec;
 
-    /// What an object's sums are after a task, and whether its blocks came back.
     struct Sums(&'static Area);
 
     impl Visit for Sums {

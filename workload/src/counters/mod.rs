@@ -47,12 +47,9 @@ words! {
     }
 }
 
-/// Something that is done with the type of a form.
 pub trait Visit {
-    /// What comes out.
     type Out;
 
-    /// Does it with objects of this type.
     fn with<O: Object>(self) -> Self::Out;
 }
 

@@ -7,9 +7,7 @@ use commensal::counter::{CounterSet, DEFAULT_RANGE, PerCpuSet};
 use commensal::percpu::{Area, CELL};
 use core::cell::Cell;
 
-/// Counters of an object.
 pub const COUNTERS: usize = 4;
-/// Its other per-CPU members.
 const OTHERS: usize = 2;
 /// What a row of a block is a multiple of.
 const LINE: usize = 64;
@@ -32,13 +30,10 @@ pub trait Object: Sized + Sync {
         Some(())
     }
 
-    /// Adds to a counter.
     fn add(&self, index: usize, amount: i64);
 
-    /// A counter's approximate value.
     fn read(&self, index: usize) -> i64;
 
-    /// A counter's value.
     fn sum(&self, index: usize) -> i64;
 
     /// Makes an upgraded object use so many slots; nothing if the form's sums do not depend on that.

@@ -81,7 +81,6 @@ impl Visit for Shared<'_> {
     }
 }
 
-/// Where the owner puts the object for the other, who takes it away when done.
 struct Table<O> {
     object: AtomicPtr<O>,
     is_over: AtomicBool,
@@ -123,7 +122,6 @@ mod tests {
     use super::*;
     use crate::threads::OfStd;
 
-    /// The sums are looked at in each task, and so are the blocks in use.
     #[test]
     fn counter_forms_all_count_what_two_threads_add() {
         struct Sum(&'static Area);
@@ -150,7 +148,6 @@ mod tests {
         }
     }
 
-    /// Both threads draw from the blocks of an upgraded object: nobody is the owner any more.
     #[test]
     fn shared_object_is_upgraded() {
         struct Blocks(&'static Area);

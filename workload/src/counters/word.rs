@@ -11,11 +11,9 @@ pub const IN_TURN: usize = 16;
 /// Counters behind C functions: those of a library, or of one that it is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
-    /// Adds to a counter.
     pub add: AddFunction,
     /// Announces a second sharer; 0, or there is no memory.
     pub share: ShareFunction,
-    /// A counter's value.
     pub sum: SumFunction,
 }
 
@@ -28,7 +26,6 @@ pub type ShareFunction = unsafe extern "C" fn(*mut CalledWords) -> c_int;
 /// `cm_counter_sum`.
 pub type SumFunction = unsafe extern "C" fn(*const CalledWords) -> i64;
 
-/// What is added to.
 pub(super) trait Word: Sync {
     fn add(&self, amount: i64);
     fn sum(&self) -> i64;

@@ -9,7 +9,6 @@ const MOST_BATCHES: u64 = 2;
 /// Pages that a list keeps.
 const KEPT: u32 = BATCH;
 
-/// What the load is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// From one burst of a CPU to the next, in the mean; and from one hold of another user of the zone to the next.
@@ -44,7 +43,6 @@ impl Chance {
         mixed ^ mixed >> 31
     }
 
-    /// Below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
     }
@@ -65,24 +63,20 @@ pub struct Others {
 }
 
 impl Others {
-    /// Of a CPU.
     pub fn of(load: Load, seed: u64, cpu: u32) -> Self {
         let mut others = Self { chance: Chance::of(seed << 16 | u64::from(cpu), 2), load, next_ns: 0 };
         others.go_on(0);
         others
     }
 
-    /// When the next one comes.
     pub fn next(&self) -> u64 {
         self.next_ns
     }
 
-    /// It has come: how long it holds the lock.
     pub fn hold(&mut self) -> u64 {
         self.chance.below(2 * self.load.others_hold_ns + 1)
     }
 
-    /// It is over.
     pub fn go_on(&mut self, now_ns: u64) {
         self.next_ns = now_ns + 1 + self.chance.around(self.load.gap_ns);
     }
@@ -100,7 +94,6 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// An empty list.
     pub fn of(load: Load, interval_ns: u64, seed: u64, cpu: u32) -> Self {
         let seed = seed << 16 | u64::from(cpu);
         let mut pages = Self { chance: Chance::of(seed, 1), load, interval_ns, seed, on_list: KEPT, next_burst_ns: 0 };
@@ -108,28 +101,23 @@ impl Pages {
         pages
     }
 
-    /// When the next burst begins.
     pub fn next_burst(&self) -> u64 {
         self.next_burst_ns
     }
 
-    /// A burst begins: how many pages are to come from the zone.
     pub fn burst(&mut self) -> u32 {
         let needs = KEPT + 1 + self.chance.below(MOST_BATCHES * u64::from(BATCH)) as u32;
         needs.saturating_sub(self.on_list)
     }
 
-    /// Pages came from the zone.
     pub fn add(&mut self, count: u32) {
         self.on_list += count;
     }
 
-    /// Pages go to the zone.
     pub fn take(&mut self, count: u32) {
         self.on_list -= count;
     }
 
-    /// The burst is over, and all of its pages are on the list again.
     pub fn go_on(&mut self, now_ns: u64) {
         let mut next = now_ns;
         loop {
@@ -146,7 +134,6 @@ impl Pages {
         self.load.paused == 0 || percent >= u64::from(self.load.paused)
     }
 
-    /// Pages beyond what is kept.
     pub fn surplus(&self) -> u32 {
         self.on_list.saturating_sub(KEPT)
     }
@@ -168,7 +155,6 @@ mod tests {
         assert!((mean - 49.5).abs() < 0.5, "{mean}");
     }
 
-    /// Whatever goes back has come before.
     #[test]
     fn burst_leaves_on_the_list_what_it_took() {
         let mut pages = Pages::of(LOAD, 1_000_000_000, 1, 3);

@@ -39,7 +39,6 @@ const MARKS: usize = 8;
 /// How many do how much.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Possible CPUs.
     pub cpus: u32,
     /// Threads that do what these do.
     pub threads: u32,
@@ -68,7 +67,6 @@ pub fn stagger(
     Some(Figures::of(&cpus, size))
 }
 
-/// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Holds of drains that had to wait, and how long.
@@ -115,7 +113,6 @@ fn all_waits(cpus: &[Cpu], of: fn(&Cpu) -> &Contention) -> Waited {
 /// A drain, for a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mark {
-    /// Whose.
     pub cpu: u32,
     /// When it began, from when it counts on.
     pub at_ns: u64,
@@ -123,14 +120,12 @@ pub struct Mark {
     pub has_waited: bool,
 }
 
-/// The lock, and how many holds of drains there were.
 struct Zone {
     lock: Lock<0>,
     begun: AtomicU64,
     ended: AtomicU64,
 }
 
-/// Whose hold it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
     Drain,
@@ -164,7 +159,6 @@ impl Zone {
     }
 }
 
-/// A CPU, which one thread serves.
 #[repr(C, align(64))]
 struct Cpu {
     id: u32,
@@ -187,7 +181,6 @@ struct Cpu {
     marks: [Mark; MARKS],
 }
 
-/// What all threads share.
 struct Run<'a> {
     zone: Zone,
     load: Load,
@@ -351,7 +344,6 @@ mod tests {
         (figures, marks)
     }
 
-    /// In real time, by threads that other programs may keep waiting: so nothing is said of how often.
     #[test]
     fn drains_give_back_what_bursts_took() {
         let (figures, marks) = of(Way::Aligned, Shepherd::Zero, 0);

@@ -61,26 +61,20 @@ impl Online {
         }
     }
 
-    /// How many of so many.
     pub const fn of(self, cpus: u32) -> u32 {
         cpus.div_ceil(self.stride())
     }
 }
 
-/// One arm: who is due when.
 #[derive(Clone, Copy, Debug)]
 pub struct Arm {
-    /// How upkeep is spread.
     pub way: Way,
     /// Whether all together run as often as with one period for all, where each has its own.
     pub has_equal_rate: bool,
-    /// Who queues those that rested.
     pub shepherd: Shepherd,
-    /// Which CPUs are there.
     pub online: Online,
 }
 
-/// One CPU's turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
     arm: Arm,
@@ -103,7 +97,6 @@ impl Turns {
         Self { arm, interval_ns, cpu: rank * stride, rank, online, scale }
     }
 
-    /// The CPU's id.
     pub fn cpu(&self) -> u32 {
         self.cpu
     }

@@ -7,7 +7,6 @@ use std::ops::Range;
 #[derive(Debug, PartialEq)]
 pub struct Symbol {
     pub name: String,
-    /// The addresses of its instructions.
     pub code: Range<u64>,
 }
 

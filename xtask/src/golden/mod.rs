@@ -25,7 +25,6 @@ const HEADER: &str = "\
 
 const TAKING: &str = " taking ";
 
-/// A line of the golden file.
 #[derive(Clone, Debug, PartialEq)]
 struct Golden {
     /// The function's, and behind a slash that of the path, if it is not the straight one.
@@ -36,7 +35,6 @@ struct Golden {
     taken: Vec<usize>,
 }
 
-/// Builds the library, counts, and compares or accepts.
 pub fn run(root: &Path, bless: bool) -> Result<(), String> {
     let library = library::build(root)?.shared;
     let symbols = disassembly::symbols(&tool("nm", &["-D", "-S", "--defined-only"], &library)?);

@@ -20,14 +20,12 @@ const SECONDS_WITHOUT: &str = "5";
 /// Always the same, so that the same is found in the same runs.
 const SEED: &str = "1";
 
-/// All mutations.
 fn mutants() -> impl Iterator<Item = &'static Mutant> {
     list::MUTANTS.iter().chain(counters::MUTANTS)
 }
 
 /// Which of them.
 pub enum Choice<'a> {
-    /// All of them.
     All,
     /// Those whose description has this in it.
     Named(&'a str),
@@ -60,7 +58,6 @@ fn rotated(commit: &str, count: usize, all: usize) -> impl Iterator<Item = usize
     (0..count).map(move |number| (first + number * all / count) % all)
 }
 
-/// Explores mutations.
 pub fn run(root: &Path, choice: &Choice<'_>) -> Result<(), String> {
     let chosen = choice.mutants(root)?;
     let copy = Copy::of(root)?;
@@ -152,7 +149,6 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Does `work` while the mutation is in the copy.
     fn mutated<R>(&self, mutant: &Mutant, work: impl FnOnce() -> R) -> Result<R, String> {
         let path = self.tree.join(mutant.file);
         let source = fs::read_to_string(&path).map_err(|error| format!("{} cannot be read: {error}", mutant.file))?;
@@ -180,14 +176,12 @@ impl Copy {
         Command::new(self.target.join("release/commensal-explore"))
     }
 
-    /// Explores one protocol.
     fn explore(&self, protocol: &str, seconds: &str) -> Result<Output, String> {
         let mut command = self.program();
         command.args(["run", protocol, "--seconds", seconds, "--seed", SEED]);
         command.output().map_err(|error| format!("{command:?} cannot be started: {error}"))
     }
 
-    /// Explores all.
     fn start_exploring(&self, minutes: f64, seed: u64, output: Stdio) -> Result<Child, String> {
         let mut command = self.program();
         command.args(["run", "--seconds", &(minutes * 60.0).to_string(), "--seed", &seed.to_string()]);
@@ -208,7 +202,6 @@ impl Copy {
     }
 }
 
-/// The file with the mutation.
 fn mutate(mutant: &Mutant, source: &str) -> Result<String, String> {
     match source.matches(mutant.from).count() {
         1 => Ok(source.replace(mutant.from, mutant.to)),
@@ -220,7 +213,6 @@ fn mutate(mutant: &Mutant, source: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// The list is of use only as long as it fits the sources.
     #[test]
     fn mutations_all_fit_the_sources() {
         for mutant in mutants() {

@@ -16,7 +16,6 @@ const FOR_DOCUMENTATION: [&str; 8] = ["#", "[", "cfg", "(", "doc", ")", "]", "us
 /// How many re-exports a name may pass through.
 const FUEL: u32 = 16;
 
-/// A file that imports a name.
 #[derive(Debug)]
 pub struct Import {
     pub from: usize,
@@ -27,14 +26,12 @@ pub struct Import {
     pub name: String,
 }
 
-/// All imports of the runtime's files.
 pub struct Imports<'a> {
     pub modules: Vec<Module<'a>>,
     pub all: Vec<Import>,
     by_path: HashMap<Vec<String>, usize>,
 }
 
-/// A file of the runtime.
 pub struct Module<'a> {
     pub file: &'a File,
     /// `page/zone.rs` is `["page", "zone"]`.
@@ -72,7 +69,6 @@ pub struct Found {
 }
 
 impl<'a> Imports<'a> {
-    /// Reads the runtime's files.
     pub fn of(tree: &'a Tree) -> Self {
         let modules: Vec<Module> = tree.rust().filter_map(Module::read).collect();
         let by_path = modules.iter().enumerate().map(|(at, module)| (module.path.clone(), at)).collect();
@@ -149,7 +145,6 @@ impl<'a> Module<'a> {
         Some(module)
     }
 
-    /// Whether it is a folder's `mod.rs`.
     fn is_face(&self) -> bool {
         self.file.path.ends_with("/mod.rs")
     }

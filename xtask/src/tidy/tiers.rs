@@ -59,7 +59,6 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     RULES.iter().flat_map(|(rule, places)| excuse(tree, rule(&imports), FOLDER, places, file!())).collect()
 }
 
-/// Prints which tier uses which, all imports in circles, and all that the check says or excuses.
 pub fn print(root: &Path) -> Result<(), String> {
     let tree = Tree::read(root)?;
     let imports = Imports::of(&tree);
@@ -150,7 +149,6 @@ fn hidden(imports: &Imports<'_>) -> Vec<Violation> {
 }
 
 impl Imports<'_> {
-    /// The file's path below the runtime's.
     fn name(&self, file: usize) -> &str {
         &self.modules[file].file.path[FOLDER.len()..]
     }
@@ -232,7 +230,6 @@ mod tests {
     use super::*;
     use crate::tree::File;
 
-    /// What a rule says of files below the runtime's sources, each a path and its source.
     fn said(rule: fn(&Imports<'_>) -> Vec<Violation>, files: &[&str]) -> Vec<String> {
         let root = ["lib.rs const UPCALLS: u8 = 0; pub use global::Commensal;", "page_heap.rs "];
         let file = |file: &&str| file.split_once(' ').map(|(path, text)| (format!("{FOLDER}{path}"), text.to_owned()));
@@ -248,7 +245,6 @@ mod tests {
         "caches/cache.rs use super::super::page_heap::{self, Zone}; pub struct Cache(Zone); fn f() { page_heap::g() }",
     ];
 
-    /// What a rule says of one more file.
     fn said_of(rule: fn(&Imports<'_>) -> Vec<Violation>, source: &str) -> Vec<String> {
         said(rule, &[&BELOW[..], &[&format!("page_heap/list.rs {source}")]].concat())
     }

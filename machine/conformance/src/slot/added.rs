@@ -13,7 +13,6 @@ const UNIT: i64 = 1 << 32 | 1;
 /// Additions in one direction, between two looks at the words of others.
 const BURST: usize = 256;
 
-/// A thread's word, in lines of its own, and how often the thread was interrupted.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Word {
@@ -21,7 +20,6 @@ struct Word {
     interrupts: AtomicU64,
 }
 
-/// The body of [`Operations::local_add`].
 pub(super) fn added(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let words: Places<Word> = Places::new(runner.width());
     let (findings, additions) = (Findings::new(), AtomicU64::new(0));
@@ -53,7 +51,6 @@ pub(super) fn added(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{} additions, {interrupts} by interrupts", additions.into_inner() + interrupts))
 }
 
-/// The body of [`Operations::local_increment`]: none of the thread's or of its handlers' is lost.
 pub(super) fn incremented(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let words: Places<Word> = Places::new(runner.width());
     let increments = AtomicU64::new(0);

@@ -12,12 +12,10 @@ use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use machine::{code, slot, thread};
 
 const ARRAYS: usize = 12;
-/// Threads that live at the same time.
 const GENERATION: usize = 3;
 /// Rounds of taking and giving in a thread's life.
 const LIFE: usize = 20;
 
-/// The body of [`Operations::while_dead`].
 pub(super) fn while_dead(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let parents = 2;
     let owners = Owners::new(operations, parents * GENERATION * ARRAYS, slot::ARRAY, runner.seed())?;
@@ -70,7 +68,6 @@ fn live_and_die(
     leave(guests, slot);
 }
 
-/// Empties slots of dead threads as long as others are at work.
 fn bury(
     runner: &dyn Runner,
     operations: &Operations,
@@ -99,7 +96,6 @@ fn bury(
     taken
 }
 
-/// The body of [`Operations::claim`].
 pub(super) fn claimed(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, slot::ARRAY)?;
     thread::enter();
@@ -136,7 +132,6 @@ fn fork_in_thread(runner: &dyn Runner, operations: &Operations, first: Option<u3
     Ok(())
 }
 
-/// The body of [`Operations::forget_number`].
 pub(super) fn forgotten(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, slot::ARRAY)?;
     thread::enter();

@@ -19,7 +19,6 @@ pub(super) fn interrupts<'a>(runner: &dyn Runner, handler: &'a (dyn Fn() + Sync)
     (runner.mode() == Mode::ConcurrencyId).then_some(handler)
 }
 
-/// The body of [`Operations::pop`].
 pub fn popped(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(runner.slots() * ARRAYS, ARRAY)?;
     alone(runner, || one_pops(&region, operations))?;
@@ -38,7 +37,6 @@ pub fn popped(runner: &dyn Runner, operations: &Operations) -> Outcome {
     })
 }
 
-/// The body of [`Operations::push`].
 pub fn pushed(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(runner.slots() * ARRAYS, ARRAY)?;
     alone(runner, || one_pushes(&region, operations))?;
@@ -53,7 +51,6 @@ pub fn pushed(runner: &dyn Runner, operations: &Operations) -> Outcome {
     })
 }
 
-/// What the specification says, step by step, where nobody disturbs.
 fn one_pops(region: &Region, operations: &Operations) -> Result<(), String> {
     ensure!((operations.current)().is_some(), "a thread that entered has no slot");
     let mut array = region.array(0, 3);
@@ -95,7 +92,6 @@ fn set(region: &Region, operations: &Operations, number: usize, odd: usize, word
     unsafe { (operations.exchange)(region.base(), slot as u32, index, word) };
 }
 
-/// The arrays in the slots' words, while nobody runs.
 fn arrays(
     region: &Region,
     operations: &Operations,
@@ -162,7 +158,6 @@ fn push_all(runner: &dyn Runner, operations: &Operations, region: &Region, token
     under_restarts(runner, operations, &handler, &work);
 }
 
-/// Runs `work` on many threads, while another one restarts all slots all the time.
 pub(super) fn under_restarts(
     runner: &dyn Runner,
     operations: &Operations,

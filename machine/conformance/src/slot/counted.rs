@@ -16,22 +16,17 @@ use machine::slot::{self, COUNTED_BESIDE, COUNTS, Counted, NOWHERE};
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 use machine::vm;
 
-/// Counts between two looks at the clock.
 const BURST: usize = 64;
 /// What lies before the first slot's counts is not theirs.
 const BEFORE: usize = vm::PAGE;
-/// Words of a slot.
 const WORDS: usize = COUNTS / 8;
 /// From a word to the one beside it. So many words are counted in, each with another one beside it.
 const BESIDE: usize = COUNTED_BESIDE / 8;
 const _: () = assert!(2 * BESIDE <= WORDS);
-/// Where [`Operations::count_in`] counts, of what [`Operations::count`] said.
 pub(super) const OTHER: usize = 8;
 
-/// Some way to count: where it did.
 type Count<'a> = &'a (dyn Fn(&AtomicPtr<AtomicU64>) -> Counted + Sync);
 
-/// The body of [`Operations::count`].
 pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     // SAFETY: every slot has counts, and the mode is by ids.
     let count: Count<'_> = &|counts| unsafe { (operations.count)(counts) };
@@ -104,7 +99,6 @@ pub(super) fn counted_in(runner: &dyn Runner, operations: &Operations) -> Outcom
     Ok(format!("{counts} counts"))
 }
 
-/// Counts of all slots.
 #[derive(Debug)]
 struct Counts {
     memory: Memory,
@@ -119,7 +113,6 @@ impl Counts {
         Ok(Counts { memory: Memory::new(BEFORE + slots * COUNTS)?, slots: slots as u32 })
     }
 
-    /// The last slot that there could be, in which no thread of a test will be.
     fn last(&self) -> u32 {
         self.slots - 1
     }
@@ -130,18 +123,15 @@ impl Counts {
         unsafe { &*self.memory.at(BEFORE + slot as usize * COUNTS + number * 8).cast() }
     }
 
-    /// What all slots counted in their words of a number.
     fn sum(&self, number: usize) -> u64 {
         (0..self.slots).map(|slot| self.word(slot, number).load(Ordering::Relaxed)).sum()
     }
 
-    /// The same, with the words beside.
     fn sum_of_both(&self, number: usize) -> u64 {
         self.sum(number) + self.sum(number + BESIDE)
     }
 }
 
-/// Counts, and what was said of each slot.
 #[derive(Debug)]
 struct Account {
     counts: Counts,
@@ -198,7 +188,6 @@ impl Turning {
         Ok(Turning { counts, meant, turns: AtomicU64::new(0), left: [const { AtomicU64::new(0) }; BESIDE] })
     }
 
-    /// From one word to the next.
     fn turn(&self, findings: &Findings) {
         let turn = self.turns.fetch_add(1, Ordering::Relaxed) as usize;
         let (from, to) = (turn % BESIDE, (turn + 1) % BESIDE);

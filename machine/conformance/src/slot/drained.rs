@@ -18,10 +18,8 @@ const ARRAYS: usize = 12;
 const DRAINERS: usize = 2;
 /// One in so many drainings makes no restart.
 const REFUSED: u32 = 3;
-/// Slots that a drainer looks at before it lets others run.
 const BURST: usize = 64;
 
-/// The body of [`Operations::exchange`], [`Operations::compare_exchange`] and of the protocol.
 pub fn drained(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let workers = runner.width();
     let owners = Owners::new(operations, workers * ARRAYS, vm::PAGE, runner.seed())?;

@@ -20,16 +20,12 @@ use machine::clock;
 use machine::slot::{Mode, Pair, Stored, WINDOW};
 use machine::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// Draws between two looks at the clock.
 const BURST: usize = 64;
 
-/// A cell with its account.
 #[derive(Debug)]
 pub struct Stock<'a> {
-    /// Where it lies.
     pub rows: Rows,
     operations: &'a Operations,
-    /// Whether workers fill up what was drawn.
     refills: bool,
     /// For each row, whether somebody moves its edge.
     moving: Vec<AtomicBool>,
@@ -41,7 +37,6 @@ pub struct Stock<'a> {
 }
 
 impl<'a> Stock<'a> {
-    /// A zeroed cell, of which nothing can be drawn.
     pub fn new(operations: &'a Operations) -> Result<Self, String> {
         let rows = Rows::new()?;
         let moving = (0..=rows.last()).map(|_| AtomicBool::new(false)).collect();
@@ -50,18 +45,15 @@ impl<'a> Stock<'a> {
         Ok(Stock { rows, operations, refills: true, moving, drawn, accepted, refused, refilled, findings })
     }
 
-    /// What was found so far.
     pub fn findings(&self) -> &Findings {
         &self.findings
     }
 
-    /// Puts something in all rows, while nobody works.
     pub fn fill(&self, runner: &dyn Runner) {
         let mut random = random(runner, usize::MAX >> 2);
         self.rows.slots().for_each(|slot| self.rows.prepare(slot, refill(Pair { left: 0, edge: 0 }, &mut random)));
     }
 
-    /// What a signal handler does: one draw.
     pub fn interrupt(&self, amount: i64) {
         if self.draw(amount) {
             // Relaxed: read when the threads have ended.
@@ -70,7 +62,6 @@ impl<'a> Stock<'a> {
         }
     }
 
-    /// Draws as long as the runner goes on.
     pub fn work(&self, runner: &dyn Runner, thread: usize) {
         let mut random = random(runner, thread);
         let (mut drawn, mut accepted, mut refused) = (0, 0, 0);
@@ -118,7 +109,6 @@ impl<'a> Stock<'a> {
         unsafe { (self.operations.store_pair)(self.rows.cell(), slot, refill(old, random)) };
     }
 
-    /// The pair in any row.
     pub fn load(&self, slot: u32) -> Pair {
         // SAFETY: every slot has a row.
         unsafe { (self.operations.load_pair)(self.rows.cell(), slot) }
@@ -151,7 +141,6 @@ impl<'a> Stock<'a> {
     }
 }
 
-/// The same total with something else left.
 fn refill(old: Pair, random: &mut fastrand::Rng) -> Pair {
     let left = random.i64(0..RANGE as i64);
     Pair { left: WINDOW + left as u64, edge: total(Pair { left: old.left & !MARK, ..old }) + left }
@@ -191,9 +180,7 @@ fn all_draw(runner: &dyn Runner, operations: &Operations, stock: &Stock<'_>) {
 }
 
 const ZERO: Pair = Pair { left: 0, edge: 0 };
-/// The largest amount.
 const MOST: i64 = WINDOW as i64 / 2 - 1;
-/// The largest step within the range, and the last word of the window.
 const STEP: i64 = RANGE as i64 - 1;
 const LAST: u64 = WINDOW + STEP as u64;
 
@@ -228,7 +215,6 @@ const DRAWS: &[(u64, i64, Option<u64>)] = &[
     (u64::MAX, -MOST, None),
 ];
 
-/// What the specification says, draw by draw, where nobody disturbs.
 fn one_draws(runner: &dyn Runner, rows: &Rows, operations: &Operations) -> Result<(), String> {
     if runner.mode() == Mode::PerThread {
         rows.prepare_all(Pair { left: WINDOW + 1, edge: 7 });
@@ -253,7 +239,6 @@ fn draw_once(rows: &Rows, operations: &Operations, left: u64, amount: i64, rest:
     Ok(())
 }
 
-/// What the specification says, step by step.
 fn one_replaces(rows: &Rows, operations: &Operations) -> Result<(), String> {
     let (first, second) = (Pair { left: WINDOW + 1, edge: i64::MIN + 1 }, Pair { left: 1 << 63, edge: -1 });
     // SAFETY: every slot has a row, and nobody else works.
@@ -278,11 +263,9 @@ fn one_replaces(rows: &Rows, operations: &Operations) -> Result<(), String> {
     Ok(())
 }
 
-/// Threads that close cells.
 const CLOSERS: usize = 2;
 /// One in so many closings makes no restart.
 const REFUSED: u32 = 4;
-/// Closings before others are let run.
 const CLOSINGS: usize = 16;
 /// How long a cell stays closed at most.
 const CLOSED_NS: u64 = 20_000;
@@ -348,7 +331,6 @@ impl Closer<'_> {
         self.closed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Nobody changes a closed pair.
     fn stay_closed(&self, slot: u32, old: u64, closed: Pair, random: &mut fastrand::Rng) {
         let what = "a cell is not as it was when it was closed: slot, left before, left after";
         demand!(self.stock.findings(), closed.left == old | MARK, what, slot, old, closed.left);

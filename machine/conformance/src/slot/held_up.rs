@@ -24,7 +24,6 @@ const MEMORY: usize = 2 << 20;
 /// The drainer's longest wait in nanoseconds: about as long as the fault. Half of its waits are much shorter.
 const LONGEST_WAIT_NS: u64 = 1 << 16;
 
-/// The body of [`Operations::restart`].
 pub fn held_up(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(1, MEMORY)?;
     // SAFETY: the memory is the region's only array's.
@@ -65,7 +64,6 @@ struct Game<'a> {
     pushed: AtomicUsize,
 }
 
-/// What happened.
 #[derive(Default)]
 struct Notes {
     rounds: u64,
@@ -75,7 +73,6 @@ struct Notes {
 }
 
 impl Game<'_> {
-    /// The array's words: a give word and the take word beside it.
     const TAKES: usize = 0;
     const GIVES: usize = 1;
 

@@ -16,18 +16,13 @@ use machine::slot::{MAX, Stored};
 use machine::sync::{Acquired, AtomicU64, AtomicUsize, Contention, Lock, Ordering};
 use std::cell::UnsafeCell;
 
-/// Kinds of objects.
 pub const KINDS: usize = 2;
 /// Tokens that a thread holds at most.
 const HELD: usize = 24;
 
-/// Arrays, tokens and a depot, for threads to work with.
 pub struct Owners<'a> {
-    /// Where it all lies.
     pub region: Region,
-    /// What moves.
     pub tokens: Tokens,
-    /// Arrays that changed hands by compare_store.
     pub replaced: AtomicU64,
     operations: &'a Operations,
     depot: Depot,
@@ -54,7 +49,6 @@ impl<'a> Owners<'a> {
         Ok(Owners { region, tokens, replaced: AtomicU64::new(0), operations, depot })
     }
 
-    /// What was found so far.
     pub fn findings(&self) -> &Findings {
         self.tokens.findings()
     }
@@ -86,7 +80,6 @@ impl<'a> Owners<'a> {
         self.give(kind, token, holder(thread)) as u64
     }
 
-    /// What a signal handler does: it takes a token and gives it back, on the fast path only.
     pub fn interrupt(&self, kind: usize) {
         let pointer = self.pop(kind);
         if pointer.is_null() {
@@ -184,7 +177,6 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Puts an array that a drainer took away into the depot.
     pub fn keep(&self, array: Array) {
         self.depot.put(array, &self.region);
     }
@@ -204,7 +196,6 @@ impl<'a> Owners<'a> {
         unsafe { (self.operations.push)(self.region.base(), takes(kind), pointer) }
     }
 
-    /// A word of any slot.
     pub fn word(&self, slot: u32, index: usize) -> usize {
         // SAFETY: every slot has an area.
         unsafe { (self.operations.load)(self.region.base(), slot, index) }
@@ -239,17 +230,14 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Index of a kind's take word.
 fn takes(kind: usize) -> usize {
     kind * 2
 }
 
-/// Index of a kind's give word.
 fn gives(kind: usize) -> usize {
     kind * 2 + 1
 }
 
-/// Arrays that are in no slot: those with tokens, and empty ones.
 #[derive(Default)]
 struct Depot {
     lock: Lock<1>,
@@ -310,7 +298,6 @@ pub fn replaced(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{moves} moves of tokens, {replaced} of arrays; {tokens} tokens in arrays at the end"))
 }
 
-/// What the specification says, step by step.
 fn one_replaces(owners: &Owners<'_>, operations: &Operations) -> Result<(), String> {
     const INDEX: usize = 2 * KINDS;
     let base = owners.region.base();

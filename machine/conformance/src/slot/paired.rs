@@ -11,7 +11,6 @@ use crate::runner::{Placement, Runner, crowd};
 use machine::slot::{Pair, Stored, WINDOW};
 use machine::sync::{AtomicU64, Ordering};
 
-/// Writes, or reads of all rows in use, between two looks at the clock.
 const BURST: usize = 64;
 
 /// The body of [`Operations::load_pair`], with pairs that threads replace in their own slots.

@@ -143,7 +143,6 @@ crate::cases! {
     }
 }
 
-/// Decisions.
 static TIMES: AtomicUsize = AtomicUsize::new(0);
 
 fn other_mode() -> Mode {
@@ -160,7 +159,6 @@ fn word(slot: u32, index: usize) -> usize {
     AREAS + slot as usize * AREA + index * 8
 }
 
-/// Slot 0 for who has none.
 fn own_slot() -> u32 {
     slot::current().unwrap_or(0)
 }
@@ -178,7 +176,6 @@ fn push_to_one(base: *mut u8, index: usize, object: *mut u8) -> bool {
     push_at(base, word(1, index + 1), object)
 }
 
-/// `at` is the offset of a take word.
 fn pop_at(base: *mut u8, at: usize) -> *mut u8 {
     let top = cell(base, at).load(Ordering::Relaxed);
     let object = cell(base, top).load(Ordering::Relaxed);
@@ -188,7 +185,6 @@ fn pop_at(base: *mut u8, at: usize) -> *mut u8 {
     object as *mut u8
 }
 
-/// `at` is the offset of a give word.
 fn push_at(base: *mut u8, at: usize, object: *mut u8) -> bool {
     let top = cell(base, at).load(Ordering::Relaxed);
     if top.is_multiple_of(ARRAY) {
@@ -306,7 +302,6 @@ fn rest() {
     (0..STEPS).for_each(|_| spin_loop());
 }
 
-/// What is left of a cell in a slot, and its edge.
 fn pair_in<'a>(cell: *mut u8, slot: u32) -> (&'a AtomicU64, &'a AtomicI64) {
     let pair = cell.wrapping_add(slot as usize * ROW);
     // SAFETY: `cell` is a cell in slot 0's row, and the slot has a row.
@@ -363,7 +358,6 @@ fn compare_rest_replace(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> S
     outcome
 }
 
-/// In two steps, of which the second is `store`.
 fn replace_by(store: fn(*mut u8, u32, Pair), cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
     if load(cell, slot).left != expected {
         return Stored::Differs;

@@ -12,16 +12,13 @@ use machine::slot::{self, AREA, AREAS, ARRAY};
 use machine::sync::{AtomicUsize, Ordering};
 use machine::vm;
 
-/// Alignment of the arrays' beginning: that of the largest stride.
 const ALIGNMENT: usize = 2 << 20;
-/// Words that a test may use in each slot.
 pub const WORDS: usize = AREA / 8;
 /// A word that is empty to pop and full to push, and that nobody but the drainer replaces.
 pub const DRAINING: usize = 0usize.wrapping_sub(ARRAY);
 /// The most pointers in an array: all words but the owner's and the bottom.
 pub const CAPACITY: usize = ARRAY / 8 - 2;
 
-/// A region of its own.
 #[derive(Debug)]
 pub struct Region {
     memory: Memory,
@@ -40,12 +37,10 @@ impl Region {
         Ok(Region { memory, first, stride, count })
     }
 
-    /// Its address, as operations take it.
     pub fn base(&self) -> *mut u8 {
         self.memory.at(vm::PAGE)
     }
 
-    /// The number of arrays.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -58,12 +53,10 @@ impl Region {
         Array(bottom)
     }
 
-    /// The memory that belongs to array `number`: a stride's worth.
     pub fn memory(&self, number: usize) -> *mut u8 {
         self.base().wrapping_add(self.first + number * self.stride)
     }
 
-    /// The number of the array that an offset lies in.
     pub fn number(&self, array: Array) -> Option<usize> {
         let number = array.0.checked_sub(self.first)? / self.stride;
         (number < self.count).then_some(number)
@@ -87,12 +80,10 @@ impl Region {
 pub struct Array(usize);
 
 impl Array {
-    /// What a take word names.
     pub fn of_take_word(word: usize) -> Option<Self> {
         (word >= AREAS && word != DRAINING).then_some(Array(word))
     }
 
-    /// What a give word names.
     pub fn of_give_word(word: usize) -> Option<Self> {
         Self::of_take_word(word).map(|array| Array(array.0 - 8))
     }
@@ -102,22 +93,18 @@ impl Array {
         if index.is_multiple_of(2) { Self::of_take_word(word) } else { Self::of_give_word(word) }
     }
 
-    /// The take word that names it.
     pub fn take_word(self) -> usize {
         self.0
     }
 
-    /// The give word that names it.
     pub fn give_word(self) -> usize {
         self.0 + 8
     }
 
-    /// Whether it has no room.
     pub fn is_full(self) -> bool {
         (self.0 + 8).is_multiple_of(ARRAY)
     }
 
-    /// Whether it holds nothing.
     pub fn is_empty(self, region: &Region) -> bool {
         region.cell(self.0).load(Ordering::Relaxed) == 0
     }
@@ -132,7 +119,6 @@ impl Array {
         true
     }
 
-    /// Takes the topmost pointer, while the array is private.
     pub fn pop(&mut self, region: &Region) -> Option<*mut u8> {
         let pointer = region.cell(self.0).load(Ordering::Relaxed);
         if pointer == 0 {
@@ -163,7 +149,6 @@ impl Memory {
         Ok(Memory { start, bytes })
     }
 
-    /// What lies at an offset.
     pub fn at(&self, offset: usize) -> *mut u8 {
         self.start.wrapping_add(offset)
     }

@@ -18,13 +18,10 @@ use std::ops::Range;
 pub const RANGE: i32 = 4;
 /// How far before the cell the pointer is that draws are given: it need not be aligned, nor lie in the rows.
 pub const OFFSET: i32 = 0x1003;
-/// The mark that closes a cell.
 pub const MARK: u64 = 1 << 62;
 
-/// Where in the rows the cell lies: not where they begin.
 const CELL: usize = ROW - size_of::<Pair>();
 
-/// A cell in rows of its own.
 #[derive(Debug)]
 pub struct Rows {
     memory: Memory,
@@ -32,7 +29,6 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Zeroed rows. Initialises the slots.
     pub fn new() -> Result<Self, String> {
         slot::initialise();
         let count = slot::possible();
@@ -40,7 +36,6 @@ impl Rows {
         Ok(Rows { memory: Memory::new(count * ROW)?, slots: first..count as u32 })
     }
 
-    /// The cell, as operations take it.
     pub fn cell(&self) -> *mut u8 {
         self.memory.at(CELL)
     }
@@ -50,12 +45,10 @@ impl Rows {
         self.slots.clone()
     }
 
-    /// The last slot that there could be, in which no thread of a test will be.
     pub fn last(&self) -> u32 {
         self.slots.end - 1
     }
 
-    /// The first word of the pair.
     pub fn left(&self, slot: u32) -> &AtomicU64 {
         debug_assert!(slot < self.slots.end);
         // SAFETY: the slot has a row, and the mapping lives as long as we do.
@@ -73,13 +66,11 @@ impl Rows {
         Pair { left: self.left(slot).load(Ordering::Relaxed), edge: self.edge(slot).load(Ordering::Relaxed) }
     }
 
-    /// Writes the pair in a row where nobody works.
     pub fn prepare(&self, slot: u32, pair: Pair) {
         self.left(slot).store(pair.left, Ordering::Relaxed);
         self.edge(slot).store(pair.edge, Ordering::Relaxed);
     }
 
-    /// Writes the same pair in all rows where the cell may be used, while nobody works.
     pub fn prepare_all(&self, pair: Pair) {
         self.slots().for_each(|slot| self.prepare(slot, pair));
     }

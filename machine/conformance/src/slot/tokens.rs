@@ -20,12 +20,10 @@ const LOOSE: u32 = 1;
 pub const INTERRUPT: u32 = 2;
 const FIRST_THREAD: u32 = 3;
 
-/// The name under which thread `number` holds tokens.
 pub fn holder(number: usize) -> u32 {
     FIRST_THREAD + number as u32
 }
 
-/// A number of tokens, each with its owner.
 #[derive(Debug)]
 pub struct Tokens {
     owners: Vec<AtomicU32>,
@@ -33,17 +31,14 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// `count` loose tokens.
     pub fn new(count: usize) -> Self {
         Tokens { owners: (0..count).map(|_| AtomicU32::new(LOOSE)).collect(), findings: Findings::new() }
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.owners.len()
     }
 
-    /// What was found so far.
     pub fn findings(&self) -> &Findings {
         &self.findings
     }
@@ -91,7 +86,6 @@ impl Tokens {
         self.findings.demand(before == IN_ARRAY, "a refused push was done all the same: token, popper", numbers);
     }
 
-    /// `holder` keeps a token no longer.
     pub fn drop_loose(&self, token: usize, holder: u32) {
         self.will_push(token, holder);
         self.not_pushed(token);

@@ -42,7 +42,6 @@ pub(super) fn initialised(runner: &dyn Runner, operations: &Operations) -> Outco
     Ok(format!("{} times by each of {} threads", TIMES + 1, runner.width()))
 }
 
-/// The body of [`Operations::possible`].
 pub(super) fn possible(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, machine::slot::ARRAY)?;
     let (possible, findings) = ((operations.possible)(), Findings::new());
@@ -128,7 +127,6 @@ fn own_a_slot(
     }
 }
 
-/// The body of [`Operations::in_use`].
 pub(super) fn in_use(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, machine::slot::ARRAY)?;
     let findings = Findings::new();
@@ -163,7 +161,6 @@ fn count_to_two(operations: &Operations, findings: &Findings) {
     }
 }
 
-/// The body of [`Operations::current_if_given`].
 pub(super) fn given(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, machine::slot::ARRAY)?;
     let findings = Findings::new();
@@ -182,7 +179,6 @@ pub(super) fn given(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("by {} threads", runner.width()))
 }
 
-/// The body of [`Operations::count_as_used`].
 pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, machine::slot::ARRAY)?;
     let job = |thread: usize| (operations.count_as_used)(100 + thread as u32);

@@ -21,7 +21,6 @@ const PATIENCE_IF_PLANTED: u32 = 2;
 
 /// The child that the handler made; 0: none yet.
 static CHILD: AtomicI32 = AtomicI32::new(0);
-/// What it may take.
 static LIMIT: AtomicU32 = AtomicU32::new(0);
 /// The tests share the signal and the child.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -100,7 +99,6 @@ fn sleeps(thread: i32) -> bool {
     stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('S'))
 }
 
-/// None if its alarm ended the child.
 fn exit_status(child: i32) -> Option<i32> {
     let mut status = 0;
     // SAFETY: the child is ours. Signals may interrupt.

@@ -36,7 +36,6 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 /// last ones are for busy machines, on which both sides seldom run at the same time.
 const PATIENCE: [&str; 5] = ["0.2", "2", "10", "40", "120"];
 
-/// A line of the suite's list.
 #[derive(Debug)]
 struct Case {
     name: String,
@@ -44,23 +43,19 @@ struct Case {
 }
 
 impl Case {
-    /// The module of the operation.
     fn module(&self) -> &str {
         self.name.split("::").next().unwrap_or_default()
     }
 
-    /// The operation: what follows it in the name says in what respect it is tested.
     fn operation(&self) -> &str {
         self.name.split(' ').next().unwrap_or_default()
     }
 
-    /// Whether the operation is a wrong one.
     fn is_planted(&self) -> bool {
         !self.planted.is_empty()
     }
 }
 
-/// All cases that make sense in a mode.
 fn cases(mode: Mode) -> Vec<Case> {
     let output = suite(mode).arg("--list").output().expect("the suite can be started");
     let list = String::from_utf8(output.stdout).expect("names are UTF-8");
@@ -91,7 +86,6 @@ fn text(output: &Output) -> String {
     format!("{out}{err}{}", output.status)
 }
 
-/// Runs the machine's cases of a module; none may find anything.
 fn pass(mode: Mode, module: &str) {
     let run = |case: Case| {
         let output = suite(mode).arg(&case.name).output().expect("the suite can be started");
@@ -102,7 +96,6 @@ fn pass(mode: Mode, module: &str) {
     assert!(failures.is_empty(), "{}", failures.concat());
 }
 
-/// Runs the planted cases of a module; each must find something.
 fn find(mode: Mode, module: &str) {
     let planted = of_module(mode, module, Case::is_planted);
     let missed: Vec<_> = planted.into_iter().filter_map(|case| miss(mode, &case)).collect();
@@ -115,7 +108,6 @@ fn died(status: ExitStatus) -> bool {
     status.signal().is_some_and(|signal| OF_ITSELF.contains(&signal))
 }
 
-/// What a body said that did not find what is planted.
 fn miss(mode: Mode, case: &Case) -> Option<String> {
     let mut last = String::new();
     for seconds in PATIENCE {

@@ -7,14 +7,12 @@
 use super::costs::Costs;
 use std::collections::VecDeque;
 
-/// What a CPU does with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Read,
     Write,
 }
 
-/// A CPU that waits for a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub cpu: u32,
@@ -61,7 +59,6 @@ impl Queue {
         Some(waiter)
     }
 
-    /// Whether a cluster's waiters have part of their turn left.
     fn may_stay(&self, costs: &Costs, cluster: usize) -> bool {
         if self.last != Some(cluster) || self.of_clusters[cluster].len() == self.waiting {
             return true;
@@ -70,7 +67,6 @@ impl Queue {
         self.in_a_row < (costs.turn / clusters).max(1)
     }
 
-    /// The cluster of the longest waiter, except one cluster.
     fn longest_waiting(&self, but_for: Option<usize>) -> Option<usize> {
         let fronts = self.of_clusters.iter().enumerate().filter(|(cluster, _)| Some(*cluster) != but_for);
         let fronts = fronts.filter_map(|(cluster, waiters)| waiters.front().map(|waiter| (cluster, waiter)));

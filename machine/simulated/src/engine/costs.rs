@@ -15,7 +15,6 @@ use std::ops::Range;
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;
 
-/// Distances between two CPUs, the nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// Threads of one core.
@@ -56,7 +55,6 @@ pub struct Topology {
     pub near_sockets: usize,
 }
 
-/// The groups of a CPU, on each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     core: usize,
@@ -70,7 +68,6 @@ impl Topology {
     pub const FLAT: Topology =
         Topology { threads: 1, has_siblings_last: false, cores: usize::MAX, clusters: 1, near_sockets: 1 };
 
-    /// The location of a CPU of so many.
     pub(super) fn location(&self, cpu: usize, cpus: usize) -> Location {
         let cores = cpus.div_ceil(self.threads);
         let core = if self.has_siblings_last { cpu % cores } else { cpu / self.threads };
@@ -79,7 +76,6 @@ impl Topology {
         Location { core, cluster, socket, group: socket / self.near_sockets }
     }
 
-    /// The other threads of a CPU's core.
     pub(super) fn siblings(&self, cpu: usize, cpus: usize) -> impl Iterator<Item = usize> {
         let mine = self.location(cpu, cpus).core;
         let all: Range<usize> = if self.threads == 1 { 0..0 } else { 0..cpus };
@@ -100,7 +96,6 @@ impl Location {
     }
 }
 
-/// The costs of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     /// An access to a line that the CPU has, with its surrounding instructions, among many accesses.
@@ -131,7 +126,6 @@ pub struct Costs {
     pub fault: u64,
     /// Into the kernel and back.
     pub system_call: u64,
-    /// Interrupting a CPU.
     pub kick: u64,
     /// Each further CPU in the same call.
     pub further_kick: u64,
@@ -141,9 +135,7 @@ pub struct Costs {
     pub wake_up: u64,
     /// Pause between two looks of a spinning thread.
     pub pause: u64,
-    /// Reading the clock.
     pub clock: u64,
-    /// The groups of CPUs.
     pub topology: Topology,
 }
 

@@ -35,7 +35,6 @@ impl Engine {
         if self.strategy.is_some() { self.decide_by_strategy(access) } else { self.decide_by_time() }
     }
 
-    /// Records an operation that is about to take effect.
     #[inline]
     pub(super) fn perform(&mut self, access: Access) {
         match access {
@@ -109,7 +108,6 @@ impl Engine {
         }
     }
 
-    /// Duration of a CPU's own work, in percent.
     #[inline]
     pub(super) fn percent(&self, cpu: usize) -> u64 {
         let is_shared = self.siblings.get(cpu).is_some_and(|siblings| {
@@ -300,7 +298,6 @@ impl Engine {
         }
     }
 
-    /// The state of each thread, for people.
     fn describe(&self) -> String {
         let describe = |thread: &super::thread::Thread| match thread.state {
             State::Dead => None,

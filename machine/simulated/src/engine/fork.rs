@@ -11,12 +11,9 @@ pub const FIRST_PROCESS: u32 = 1000;
 /// Thread numbers of each process.
 const NUMBERS: u32 = 10_000;
 
-/// How a child ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Without an error.
     Well,
-    /// It found an error.
     Found(String),
     /// A real signal killed it, or it stopped itself, with the known reason.
     Died(String),

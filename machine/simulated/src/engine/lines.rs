@@ -82,7 +82,6 @@ impl Line {
         purpose == Use::Read && self.several.is_some()
     }
 
-    /// The time of the next grant to a waiter.
     fn next(&self, number: usize) -> Option<Grant> {
         self.is_waited_for().then_some(Grant { at: self.free_at, line: number })
     }
@@ -121,7 +120,6 @@ impl Hasher for Spread {
 
 type Table<V> = HashMap<usize, V, BuildHasherDefault<Spread>>;
 
-/// All lines touched so far.
 #[derive(Debug)]
 pub struct Lines {
     map: Map,
@@ -131,7 +129,6 @@ pub struct Lines {
     space: (usize, usize),
 }
 
-/// Locations of CPUs, and their consequences.
 #[derive(Debug)]
 struct Map {
     costs: Costs,
@@ -180,12 +177,10 @@ impl Lines {
         Lines { map, lines: Table::default(), pages: Table::default(), space: (0, 0) }
     }
 
-    /// Sets the range of addresses whose pages fault.
     pub fn set_space(&mut self, start: usize, end: usize) {
         self.space = (start, end);
     }
 
-    /// The outcome of an operation that begins now.
     #[inline]
     pub fn ask(&mut self, access: Access, actor: Actor) -> Asked {
         let takes = |time| Asked::Takes(time * actor.percent / 100);

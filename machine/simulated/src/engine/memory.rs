@@ -58,7 +58,6 @@ impl Engine {
         read(at, size)
     }
 
-    /// A store of the current thread.
     #[inline]
     pub fn store(&mut self, at: usize, size: u8, value: u128) {
         self.happened(Happening::Store { at, size, value });
@@ -79,7 +78,6 @@ impl Engine {
         self.write_through(at, size, value);
     }
 
-    /// A read-modify-write of the current thread.
     #[inline]
     pub fn exchange(&mut self, at: usize, size: u8, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
         self.drain_own();
@@ -92,7 +90,6 @@ impl Engine {
         old as u64
     }
 
-    /// Makes all stores of the current CPU visible.
     #[inline]
     pub fn drain_own(&mut self) {
         if self.waiting_stores > 0 {

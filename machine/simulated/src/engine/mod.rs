@@ -70,7 +70,6 @@ thread_local! {
     static CURRENT: Cell<Option<NonNull<Engine>>> = const { Cell::new(None) };
 }
 
-/// The engine of the simulation on this host thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Here(NonNull<Engine>);
 
@@ -88,7 +87,6 @@ pub fn settle((at, size): (usize, u8)) {
     }
 }
 
-/// A thread's next operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// No instruction.
@@ -128,17 +126,14 @@ enum Due {
     Cpu(usize),
 }
 
-/// The next action of the thread that asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Go,
-    /// It lets another one go on.
     Suspend,
     /// A signal handler, and then its step.
     Interrupt,
 }
 
-/// The state of one simulation.
 pub struct Engine {
     settings: Settings,
     strategy: Option<Box<dyn Strategy>>,
@@ -241,13 +236,11 @@ impl Engine {
         ended
     }
 
-    /// The trace, the number of steps, and the time.
     pub fn into_report(mut self) -> (Trace, u64, u64) {
         let time = self.cpus.iter().map(|cpu| cpu.time).max().unwrap_or(0) / NS;
         (std::mem::take(&mut self.trace), self.steps, time)
     }
 
-    /// Sets a function that names addresses.
     pub fn set_namer(&mut self, namer: Box<dyn Fn(usize) -> Option<String>>) {
         self.space.set_namer(namer);
     }
@@ -280,21 +273,18 @@ impl Engine {
         self.time() / NS
     }
 
-    /// The value of a variable of the settings.
     pub fn environment(&self, name: &CStr) -> Option<&'static CStr> {
         let (_, value) = self.environment.iter().find(|(variable, _)| variable.as_c_str() == name)?;
         // SAFETY: the host's answers last as long as the process; these as long as the simulation, and so its process.
         unsafe { core::ptr::from_ref(value.as_c_str()).as_ref() }
     }
 
-    /// Records a complaint of the process.
     pub fn hear(&mut self, message: &[u8]) {
         self.complaint = String::from_utf8_lossy(message).trim().into();
         let message = self.complaint.clone();
         self.happened(Happening::Said(message));
     }
 
-    /// Address of the current thread's error number.
     pub fn errno(&mut self) -> *mut i32 {
         &raw mut *self.threads[self.current].errno
     }
@@ -307,7 +297,6 @@ impl Engine {
         self.threads[self.current].pointer
     }
 
-    /// Whether the process never had a second thread.
     pub fn is_alone(&self) -> bool {
         !self.had_threads
     }
@@ -316,17 +305,14 @@ impl Engine {
         self.settings.mode == crate::slot::Mode::ConcurrencyId
     }
 
-    /// Whether the kernel gave the current thread no slot.
     pub fn has_no_slot(&self) -> bool {
         self.threads[self.current].is_without_slot
     }
 
-    /// The current thread's slot, if the kernel gives slots.
     pub fn slot(&self) -> Option<u32> {
         self.threads[self.current].slot
     }
 
-    /// Begins a restartable section.
     pub fn begin_section(&mut self) {
         if self.strategy.is_none() {
             let cpu = self.cpu();
@@ -341,7 +327,6 @@ impl Engine {
         (thread.section, thread.is_aborted) = (false, false);
     }
 
-    /// Whether the section must begin again.
     pub fn is_aborted(&self) -> bool {
         self.threads[self.current].is_aborted
     }
@@ -360,7 +345,6 @@ impl Engine {
         self.trace.add(event, &self.space);
     }
 
-    /// Whether read-modify-writes take two steps.
     #[inline]
     pub fn changes_tear(&self) -> bool {
         self.settings.is_broken(Defect::ChangesTear)
@@ -371,7 +355,6 @@ impl Engine {
         self.kick_handler = Some(Box::new(handler));
     }
 
-    /// Registers a function for children of ordinary forks.
     pub fn on_fork(&mut self, child: extern "C" fn()) -> bool {
         self.fork_handlers.push(child);
         true

@@ -3,19 +3,15 @@
 use super::{Access, Engine};
 use crate::simulation::Choice;
 
-/// A decision to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The current thread can make its step.
     pub may_go: bool,
     /// The current thread should let others go on: it waits for them, or has gone on for long.
     pub must_leave: bool,
-    /// The usual choice.
     pub usual: Choice,
     pub(super) access: Option<Access>,
 }
 
-/// A strategy's view.
 pub struct Scene<'a> {
     engine: &'a Engine,
     moment: Moment,
@@ -26,22 +22,18 @@ impl<'a> Scene<'a> {
         Scene { engine, moment }
     }
 
-    /// The decision to be made.
     pub fn moment(&self) -> Moment {
         self.moment
     }
 
-    /// The threads on CPUs, perhaps with the current one.
     pub fn running(&self) -> &[usize] {
         &self.engine.running
     }
 
-    /// The current thread.
     pub fn current(&self) -> usize {
         self.engine.current
     }
 
-    /// The process.
     pub fn process(&self) -> u32 {
         self.engine.process
     }
@@ -61,7 +53,6 @@ impl<'a> Scene<'a> {
         self.engine.steps
     }
 
-    /// CPUs of the machine.
     pub fn cpus(&self) -> usize {
         self.engine.cpus.len()
     }
@@ -71,12 +62,10 @@ impl<'a> Scene<'a> {
         self.engine.threads.len()
     }
 
-    /// Whether any CPU has stores that others do not see.
     pub fn has_waiting_stores(&self) -> bool {
         self.engine.waiting_stores > 0
     }
 
-    /// Stores of a CPU that others do not see.
     pub fn waiting_stores(&self, cpu: usize) -> usize {
         self.engine.cpus[cpu].stores.len()
     }
@@ -87,7 +76,6 @@ impl<'a> Scene<'a> {
         cpus.into_iter().find(|&cpu| self.waiting_stores(cpu) > 0).map_or(self.moment.usual, Choice::Drain)
     }
 
-    /// Whether a thread can get a signal.
     pub fn may_be_signalled(&self, thread: usize) -> bool {
         self.engine.is_possible(Choice::Signal(thread), None)
     }
@@ -98,7 +86,6 @@ impl<'a> Scene<'a> {
         waits && self.engine.is_possible(Choice::Preempt, self.moment.access)
     }
 
-    /// Whether the current thread is about to make a system call.
     pub fn enters_kernel(&self) -> bool {
         matches!(self.moment.access, Some(Access::System { .. }))
     }

@@ -108,7 +108,6 @@ impl Engine {
         Rng::with_seed(self.settings.seed ^ step.wrapping_mul(0x9e37_79b9_7f4a_7c15)).u64(..)
     }
 
-    /// A thread leaves its CPU, which goes on with another.
     pub(super) fn take_off(&mut self, thread: usize) {
         let cpu = self.threads[thread].cpu;
         if self.cpus[cpu].thread == Some(thread) {
@@ -165,7 +164,6 @@ impl Engine {
         homeless.into_iter().for_each(|thread| self.make_ready(thread, now));
     }
 
-    /// Puts a CPU on-line.
     pub(super) fn set_online(&mut self, cpu: usize) {
         if !self.cpus[cpu].is_online {
             self.happened(Happening::Online(cpu as u32));
@@ -187,7 +185,6 @@ impl Engine {
         self.take_off(thread);
     }
 
-    /// The current thread wakes a waiting one.
     pub(super) fn wake(&mut self, thread: usize, why: Woken) {
         self.wake_at(thread, why, self.time() + self.wake_up());
     }
@@ -252,14 +249,12 @@ impl Engine {
         }
     }
 
-    /// Whether a handler must run now.
     pub(super) fn has_signal(&self) -> bool {
         let thread = &self.threads[self.current];
         let has_any = thread.has_kick || (thread.has_signal && thread.handler.is_some());
         has_any && !thread.is_masked && !thread.in_handler && !thread.in_kernel
     }
 
-    /// Whether the current thread runs a handler.
     pub fn is_in_handler(&self) -> bool {
         self.threads[self.current].in_handler
     }
@@ -287,7 +282,6 @@ impl Engine {
         (thread.handler, before)
     }
 
-    /// Resumes the interrupted code.
     pub(super) fn leave_handler(&mut self, before: Interrupted) {
         self.drain_own();
         let thread = &mut self.threads[self.current];
@@ -303,7 +297,6 @@ const YIELD: usize = 24;
 const SLEEP: usize = 35;
 
 impl Here {
-    /// The current thread sleeps for some time.
     pub fn sleep(self, ns: u64) {
         self.step(Access::System { number: SLEEP });
         self.with(|engine| engine.block(Wait::Time, Some(engine.time() + ns * NS)));

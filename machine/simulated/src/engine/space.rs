@@ -28,7 +28,6 @@ struct Mapping {
     number: u32,
 }
 
-/// All mappings of a process.
 pub struct Space {
     start: usize,
     /// In the order of addresses.
@@ -64,7 +63,6 @@ impl Space {
         Space { start, mappings: Vec::new(), mapped: 0, names: Vec::new(), namer: None }
     }
 
-    /// Its first address, and its end.
     pub fn range(&self) -> (usize, usize) {
         (self.start, self.start + BYTES)
     }
@@ -74,17 +72,14 @@ impl Space {
         at.checked_sub(self.start).filter(|&offset| offset < BYTES)
     }
 
-    /// Names a range.
     pub fn set_name(&mut self, at: usize, bytes: usize, name: String) {
         self.names.push((at, at + bytes, name));
     }
 
-    /// Sets a function that names addresses.
     pub fn set_namer(&mut self, namer: Namer) {
         self.namer = Some(namer);
     }
 
-    /// An address for people.
     pub fn name(&self, at: usize) -> String {
         self.known(at).unwrap_or_else(|| format!("{at:#x}"))
     }
@@ -142,7 +137,6 @@ impl Space {
         }
     }
 
-    /// Maps as mmap does.
     pub fn map(&mut self, [at, bytes, protection, flags, ..]: [usize; 6]) -> Result<usize, Errno> {
         let at = match (at, flags & MAP_FIXED_NOREPLACE) {
             (_, 0) => self.find(bytes).ok_or(OUT_OF_MEMORY)?,
@@ -162,7 +156,6 @@ impl Space {
         Ok(0)
     }
 
-    /// Moves or resizes as mremap does.
     pub fn remap(&mut self, [from, old, new, flags, to, _]: [usize; 6]) -> Result<usize, Errno> {
         if flags & MREMAP_MAYMOVE == 0 {
             return self.resize(from, old, new);

@@ -31,14 +31,12 @@ thread_local! {
     static GUARD: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// Address and size of the state.
 pub fn range() -> (usize, usize) {
     std::hint::black_box(&PRESENT);
     let (start, stop) = ((&raw const START).addr(), (&raw const STOP).addr());
     (start, stop - start)
 }
 
-/// Address range of the program.
 pub fn program() -> Range<usize> {
     (&raw const PROGRAM).addr()..(&raw const PROGRAM_END).addr()
 }
@@ -55,7 +53,6 @@ pub fn begin() {
     }
 }
 
-/// The name of an address in the state.
 pub fn name(at: usize) -> Option<String> {
     let modules = [
         fault::names_of_state().collect::<Vec<_>>(),

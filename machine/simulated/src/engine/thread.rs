@@ -10,30 +10,25 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// A thread's work.
 pub type Job<'a> = Box<dyn FnOnce() + 'a>;
 /// A signal handler, called on top of the thread that it interrupts.
 pub type Handler = *const (dyn Fn() + Sync);
 pub type Routine = Coroutine<(), (), (), DefaultStack>;
 
-/// What the kernel has for a new thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slots {
     Usual,
     None,
 }
 
-/// The CPUs of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Any CPU.
     Anywhere,
     /// Only this one; no strategy moves the thread.
     On(usize),
 }
 
 impl Place {
-    /// Whether the thread may run there.
     pub fn allows(self, cpu: usize) -> bool {
         match self {
             Place::Anywhere => true,
@@ -54,16 +49,13 @@ pub enum State {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// A futex word.
     Futex(usize),
-    /// The end of its children.
     Children,
     Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Its event has come.
     Come,
     Late,
     Interrupted,
@@ -214,7 +206,6 @@ impl Engine {
         all.find(|pointer| !taken.contains(pointer)).expect("there are more numbers than threads")
     }
 
-    /// Starts a thread that the current one has made.
     fn begin_thread(&mut self, thread: usize, slots: Slots) {
         // A new thread sees its maker's earlier writes.
         self.drain_own();
@@ -250,7 +241,6 @@ impl Engine {
 }
 
 impl Here {
-    /// Runs a job as a detached thread that no signal interrupts.
     pub fn spawn(self, name: String, job: Job<'static>) {
         self.with(|engine| engine.had_threads = true);
         self.step(Access::System { number: CLONE });

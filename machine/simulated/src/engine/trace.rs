@@ -5,53 +5,31 @@ use super::state;
 use super::thread::{Wait, Woken};
 use crate::simulation::{Deviation, Settings};
 
+/// A store may go into its CPU's buffer first, until it is drained. An exchange without `new` wrote nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// The thread read.
     Load { at: usize, size: u8, value: u128 },
-    /// The thread wrote, perhaps into its CPU's buffer.
     Store { at: usize, size: u8, value: u128 },
-    /// A read-modify-write; it wrote if there is something new.
     Exchange { at: usize, size: u8, old: u64, new: Option<u64> },
-    /// A store left the buffer of a CPU.
     Drained { cpu: u32, at: usize, size: u8, value: u128 },
-    /// The thread zeroed memory.
     Zeroed { at: usize, bytes: usize },
-    /// A fence.
     Fence { is_full: bool },
-    /// The thread read its slot.
     Slot(Option<u32>),
-    /// The thread entered the kernel.
     System(usize),
-    /// The thread interrupted a CPU.
     Kicked(u32),
-    /// The thread had to leave its CPU.
     Preempted,
-    /// A thread came to a CPU.
     Placed { thread: u32, cpu: u32, slot: Option<u32> },
-    /// The thread waits.
     Blocked(Wait),
-    /// A thread's wait ended.
     Woken { thread: u32, why: Woken },
-    /// A signal handler begins on the thread.
     Interrupted,
-    /// The handler is over.
     Returned,
-    /// A thread was made.
     Born(u32),
-    /// The thread has ended.
     Ended,
-    /// The process forks.
     Forked(u32),
-    /// This is the child.
     Child(u32),
-    /// The child that the thread waits for has ended.
     ChildEnded { how: String, hash: u64 },
-    /// A CPU went off-line.
     Offline(u32),
-    /// A CPU came on-line.
     Online(u32),
-    /// The process complained.
     Said(String),
 }
 

@@ -9,10 +9,8 @@ use super::{Report, Scene, Settings, simulate};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The result of an exhaustive search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted {
-    /// Number of runs.
     pub runs: u64,
     /// Whether these are all.
     pub is_complete: bool,

@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 /// An error that a body found, if any.
 pub type Outcome = Result<(), String>;
 
-/// The subject of an exploration.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// Its name.
     pub name: &'a str,
     /// The machine for a seed.
     pub settings: &'a dyn Fn(u64) -> Settings,
@@ -26,7 +24,6 @@ pub struct Subject<'a> {
     pub twice_one_in: u64,
 }
 
-/// A strategy for each seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// A random walk.
@@ -44,7 +41,6 @@ impl Plan {
         }
     }
 
-    /// The strategy for a seed.
     pub fn strategy(&self, seed: u64) -> Box<dyn Strategy> {
         match *self {
             Plan::Random(rates) => Box::new(Random::new(seed, rates)),
@@ -53,16 +49,13 @@ impl Plan {
     }
 }
 
-/// One run of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Index of the subject's plan.
     pub plan: usize,
-    /// Its seed.
     pub seed: u64,
 }
 
-/// The end of an exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// After the runs of a range of numbers, which may be part of an exploration.
@@ -85,45 +78,29 @@ impl Until {
     }
 }
 
-/// The result of an exploration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No run failed.
-    Nothing {
-        /// Number of runs.
-        runs: u64,
-        /// Steps of all runs.
-        steps: u64,
-    },
-    /// A run failed.
+    Nothing { runs: u64, steps: u64 },
     Found(Box<Finding>),
 }
 
-/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Searched {
     /// Number of runs, the failed one included.
     pub runs: u64,
-    /// Steps of all runs.
     pub steps: u64,
     /// The error of the last run, if any.
     pub what: Option<String>,
 }
 
-/// A run that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Name of the subject.
     pub name: String,
-    /// The run.
     pub run: Run,
-    /// Name of the plan.
     pub plan: &'static str,
     /// Number of the run, from 1 on.
     pub runs: u64,
-    /// Steps of all runs until then.
     pub steps: u64,
-    /// The error.
     pub what: String,
     /// The fewest choices found that make it fail.
     pub schedule: Vec<Deviation>,
@@ -146,7 +123,6 @@ fn result(report: Report<Outcome>) -> Outcome {
 }
 
 impl Subject<'_> {
-    /// The run of an index.
     pub fn run_at(&self, first_seed: u64, index: u64) -> Run {
         let plans = self.plans.len() as u64;
         Run { plan: (index % plans) as usize, seed: first_seed.wrapping_add(index / plans) }
@@ -257,7 +233,6 @@ impl Subject<'_> {
         replayed
     }
 
-    /// The error of these choices, if any, without a trace, which takes longer than the run.
     fn failure(&self, run: Run, schedule: &[Deviation]) -> Option<String> {
         let exit = worker::work(
             SHORT_PATIENCE,
@@ -304,14 +279,10 @@ fn kind_of(what: &str) -> String {
     what.split_whitespace().filter(|word| !has_digit(word)).take(6).collect::<Vec<_>>().join(" ")
 }
 
-/// A run that was made again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// The error.
     pub what: Option<String>,
-    /// Its choices.
     pub schedule: Vec<Deviation>,
-    /// The events.
     pub trace: Vec<String>,
 }
 

@@ -22,14 +22,12 @@ use crate::slot::Mode;
 use std::ffi::CString;
 use std::fmt;
 
-/// Properties of a machine.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// CPUs, 1 to 1024.
     pub cpus: usize,
     /// Seed of the machine's own chances: the slot that a thread gets.
     pub seed: u64,
-    /// How slots are given.
     pub mode: Mode,
     /// Stores in a CPU's buffer, with a strategy; 0: memory is sequentially consistent.
     pub store_buffer: usize,
@@ -85,7 +83,6 @@ impl Settings {
     }
 }
 
-/// Defects of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// A restart orders memory, but lets sections go on.
@@ -106,30 +103,22 @@ pub enum Defect {
     ChangesTear,
 }
 
-/// Why a simulation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No thread can ever go on.
     Deadlock {
-        /// The state of each thread.
         state: String,
     },
-    /// It did not end.
     NoEnd {
-        /// Number of steps.
         steps: u64,
-        /// Time in nanoseconds.
         ns: u64,
-        /// The state of each thread.
         state: String,
     },
     /// The process ended itself, with this complaint.
     Died(String),
-    /// A thread panicked.
     Panicked(String),
     /// The simulated program broke a rule of the simulation.
     Contract(String),
-    /// A check found an error.
     Found(String),
 }
 
@@ -148,7 +137,6 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The report on a simulation.
 #[derive(Clone, Debug)]
 pub struct Report<R> {
     /// The first thread's result, or the failure.
@@ -210,12 +198,10 @@ pub fn fork_on(runs_handlers: bool) -> Option<Ended> {
     here().fork_on(runs_handlers)
 }
 
-/// The calling thread lets others go on.
 pub fn pause() {
     here().yield_cpu();
 }
 
-/// The calling thread sleeps for so long.
 pub fn sleep(ns: u64) {
     here().sleep(ns);
 }
@@ -235,7 +221,6 @@ pub fn interrupts() -> u64 {
     here().with(|engine| engine.interrupts())
 }
 
-/// Steps of all threads so far.
 pub fn steps() -> u64 {
     here().with(|engine| engine.steps())
 }

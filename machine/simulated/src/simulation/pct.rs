@@ -15,7 +15,6 @@ const LONGEST: u32 = 16;
 /// The least initial priority of a thread.
 const FIRST: u32 = u32::MAX / 2;
 
-/// A run by priorities.
 #[derive(Clone, Debug)]
 pub struct Priorities {
     random: Rng,

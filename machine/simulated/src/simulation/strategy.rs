@@ -6,10 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 
-/// Events before a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// The current thread makes its step.
     Go,
     /// Another thread, which is on a CPU, goes on instead.
     Run(usize),
@@ -17,13 +15,9 @@ pub enum Choice {
     Drain(usize),
     /// The current thread leaves its CPU, for those that wait for it, or comes back at once.
     Preempt,
-    /// The current thread moves to this CPU.
     Migrate(usize),
-    /// This thread gets a signal.
     Signal(usize),
-    /// This CPU goes off-line.
     Offline(usize),
-    /// This CPU comes on-line.
     Online(usize),
     /// The current thread's next system call fails.
     Refuse,
@@ -33,15 +27,11 @@ pub enum Choice {
 /// like `1000:2:17:run:1`, or `1000:2:17.1:run:1` for the second decision there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Deviation {
-    /// The process.
     pub process: u32,
-    /// The current thread.
     pub thread: u32,
-    /// Its step.
     pub step: u64,
     /// Decisions for the thread since its last step.
     pub ask: u32,
-    /// The choice.
     pub choice: Choice,
 }
 
@@ -130,7 +120,6 @@ impl Rates {
         Rates { switch: 12_000, drain: 8_000, preempt: 0, migrate: 0, signal: 0, hotplug: 0, refuse: 0 };
 }
 
-/// A random walk.
 #[derive(Clone, Debug)]
 pub struct Random {
     random: Rng,
@@ -138,7 +127,6 @@ pub struct Random {
 }
 
 impl Random {
-    /// A random walk from a seed.
     pub fn new(seed: u64, rates: Rates) -> Self {
         Random { random: Rng::with_seed(seed), rates }
     }
@@ -201,7 +189,6 @@ impl Strategy for Random {
 pub struct Replay(BTreeMap<(u32, u32), VecDeque<Deviation>>);
 
 impl Replay {
-    /// Replays some or all choices of an earlier run.
     pub fn new(deviations: impl IntoIterator<Item = Deviation>) -> Self {
         let mut by_thread = Replay::default();
         for deviation in deviations {

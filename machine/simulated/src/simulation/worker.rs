@@ -17,10 +17,8 @@ pub struct Progress {
     pub steps: u64,
 }
 
-/// The end of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exit {
-    /// Its output.
     pub output: Vec<u8>,
     /// Why it did not complete, if so: a signal ended it, it exited, or its heartbeat stopped for too long.
     pub death: Option<String>,

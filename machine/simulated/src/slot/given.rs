@@ -70,7 +70,6 @@ impl Drop for Own {
     }
 }
 
-/// The slot of this host thread.
 pub fn own_slot() -> u32 {
     OWN.with(|own| {
         let slot = own.0.get().unwrap_or_else(take);

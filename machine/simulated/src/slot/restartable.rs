@@ -1,4 +1,6 @@
 //! The restartable operations, on words, cells and counts, by their pseudo-code in `machine/conformance`.
+//! Callers answer for the same as on the host.
+#![allow(clippy::missing_safety_doc)]
 
 use super::given;
 use super::layout::{COUNTED_BESIDE, COUNTS, Counted, FULL_MASK, NOWHERE, Pair, ROW, Stored, WINDOW, in_row, word};
@@ -12,10 +14,6 @@ fn at_offset(base: *mut u8, offset: u64) -> *mut u64 {
     base.wrapping_add(offset as usize).cast()
 }
 
-/// Pops a pointer from the allocation word `index` of this thread's slot. Null: it is empty, or there is no slot.
-///
-/// # Safety
-/// As for the host's, here and below.
 pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     restartably(
         |section| {
@@ -35,10 +33,6 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     )
 }
 
-/// Pushes a pointer to the free word `index + 1` of this thread's slot. False: it is full, or there is no slot.
-///
-/// # Safety
-/// As for [`pop`].
 pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     restartably(
         |section| {
@@ -59,11 +53,6 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     )
 }
 
-/// Exchanges the magazines of allocation word `index` and the free word beside it, and pops from the former free
-/// magazine. Null, without a change: this is impossible.
-///
-/// # Safety
-/// As for [`pop`].
 pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
     let (take, give) = (take as u64, give as u64);
     restartably(
@@ -89,10 +78,6 @@ pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usiz
     )
 }
 
-/// Replaces word `index` of slot `slot` by `new` if this thread is in that slot and the word is `expected`.
-///
-/// # Safety
-/// As for [`pop`].
 pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
     restartably(
         |section| {
@@ -113,10 +98,6 @@ pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: us
     )
 }
 
-/// Adds, by one instruction, to a word to which only this thread and its signal handlers add.
-///
-/// # Safety
-/// There is an [`AtomicI64`](crate::sync::AtomicI64), to which no other thread adds.
 #[inline]
 pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     let word: *mut i64 = near.wrapping_offset(OFFSET as isize).cast();
@@ -134,20 +115,12 @@ pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     }
 }
 
-/// [`local_add`] of 1.
-///
-/// # Safety
-/// As there.
 #[inline]
 pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
     // SAFETY: passed on.
     unsafe { local_add::<OFFSET>(near, 1) }
 }
 
-/// Draws `amount` from a cell of this thread's slot. False: the rest is outside [0, `RANGE`), or there is no slot.
-///
-/// # Safety
-/// As for the host's.
 pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
     restartably(
         |section| {
@@ -167,10 +140,6 @@ pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i
     )
 }
 
-/// Replaces the pair of `cell` in the row of `slot` if this thread is in that slot and `left` is as expected.
-///
-/// # Safety
-/// As for [`draw`]; no other thread changes `edge` meanwhile.
 pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
     restartably(
         |section| {
@@ -191,10 +160,6 @@ pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -
     )
 }
 
-/// Reads a cell's pair in any row, as of one moment.
-///
-/// # Safety
-/// As for [`draw`].
 pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
     let pair: *mut u128 = in_row(cell, slot).cast();
     let both = match engine::here() {
@@ -208,10 +173,6 @@ pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
     Pair { left: both as u64, edge: (both >> 64) as i64 }
 }
 
-/// Writes a cell's pair in any row, as one.
-///
-/// # Safety
-/// As for [`draw`]; the cell is closed, so that no thread draws, and no other thread writes the pair meanwhile.
 pub unsafe fn store_pair(cell: *mut u8, slot: u32, new: Pair) {
     let pair: *mut u128 = in_row(cell, slot).cast();
     match engine::here() {
@@ -228,10 +189,6 @@ fn packed(pair: Pair) -> u128 {
     u128::from(pair.left) | u128::from(pair.edge as u64) << 64
 }
 
-/// Adds one to the first word of the counts of this thread's slot, or to the word beside it; returns the place.
-///
-/// # Safety
-/// As for the host's.
 pub unsafe fn count<T>(counts: &AtomicPtr<T>) -> Counted {
     restartably(
         |section| {
@@ -248,10 +205,6 @@ pub unsafe fn count<T>(counts: &AtomicPtr<T>) -> Counted {
     )
 }
 
-/// Adds one to the word `OFFSET` bytes behind the thread's count. False, without effect: it has left that slot.
-///
-/// # Safety
-/// As for [`count`], which returned the place.
 pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
     restartably(
         |section| {

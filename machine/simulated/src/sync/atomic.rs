@@ -125,12 +125,10 @@ macro_rules! atomic {
         pub struct $name $(<$t>)? (core_atomic::$name $(<$t>)?);
 
         impl $(<$t>)? $name $(<$t>)? {
-            /// An atomic with this value.
             pub const fn new(value: $value) -> Self {
                 Self(core_atomic::$name::new(value))
             }
 
-            /// Reads it.
             #[inline]
             pub fn load(&self, order: Ordering) -> $value {
                 match engine::here() {
@@ -139,7 +137,6 @@ macro_rules! atomic {
                 }
             }
 
-            /// Writes it.
             #[inline]
             pub fn store(&self, value: $value, order: Ordering) {
                 match engine::here() {
@@ -148,7 +145,6 @@ macro_rules! atomic {
                 }
             }
 
-            /// Writes it, and returns the old value.
             #[inline]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 match engine::here() {
@@ -157,7 +153,6 @@ macro_rules! atomic {
                 }
             }
 
-            /// Writes `new` if it is `current`.
             #[inline]
             pub fn compare_exchange(
                 &self,
@@ -211,20 +206,17 @@ macro_rules! atomic {
                 }
             })*
 
-            /// Its memory.
             #[inline]
             pub const fn as_ptr(&self) -> *mut $value {
                 self.0.as_ptr()
             }
 
-            /// Its value, while no other thread can see it.
             #[inline]
             pub fn get_mut(&mut self) -> &mut $value {
                 engine::settle(place(self.0.as_ptr()));
                 self.0.get_mut()
             }
 
-            /// Its final value.
             #[inline]
             pub fn into_inner(self) -> $value {
                 engine::settle(place(self.0.as_ptr()));
@@ -257,19 +249,12 @@ macro_rules! atomic {
 macro_rules! number {
     ($name:ident, $value:ty) => {
         atomic!($name, $value, [
-            /// Adds, and returns the old value.
             fetch_add(old, value) old.wrapping_add(value);
-            /// Subtracts, and returns the old value.
             fetch_sub(old, value) old.wrapping_sub(value);
-            /// Stores the greater of the two, and returns the old value.
             fetch_max(old, value) old.max(value);
-            /// Stores the lesser of the two, and returns the old value.
             fetch_min(old, value) old.min(value);
-            /// Keeps the bits in both, and returns the old value.
             fetch_and(old, value) old & value;
-            /// Sets the bits in either, and returns the old value.
             fetch_or(old, value) old | value;
-            /// Sets the bits in one of the two, and returns the old value.
             fetch_xor(old, value) old ^ value;
         ]);
     };
@@ -283,11 +268,8 @@ number!(AtomicI64, i64);
 number!(AtomicIsize, isize);
 
 atomic!(AtomicBool, bool, [
-    /// Sets it if both are, and returns the old value.
     fetch_and(old, value) old & value;
-    /// Sets it if either is, and returns the old value.
     fetch_or(old, value) old | value;
-    /// Sets it if one of the two is, and returns the old value.
     fetch_xor(old, value) old ^ value;
 ]);
 

@@ -34,12 +34,10 @@ pub fn id() -> u64 {
     }
 }
 
-/// Decrements [`level`](super::level) by one instruction; true: it is negative now.
 pub fn descend() -> bool {
     change(-1)
 }
 
-/// Increments [`level`](super::level) by one instruction; true: it is still negative.
 pub fn ascend() -> bool {
     change(1)
 }
@@ -54,12 +52,10 @@ fn change(amount: i32) -> bool {
     level < 0
 }
 
-/// Whether the process has always had only one thread.
 pub fn is_alone() -> bool {
     engine::here().is_some_and(|here| here.with(|engine| engine.is_alone()))
 }
 
-/// Registers a function for the child of an ordinary `fork`, run before the child can have a second thread.
 pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
     match engine::here() {
         Some(here) => here.with(|engine| engine.on_fork(child)),

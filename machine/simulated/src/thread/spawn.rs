@@ -4,12 +4,9 @@ use super::identity::without_signals;
 use crate::{engine, sandbox};
 use core::ffi::CStr;
 
-/// The work of such a thread.
 #[derive(Debug)]
 pub struct Work {
-    /// Name of the thread, up to 15 bytes.
     pub name: &'static CStr,
-    /// Its whole work.
     pub job: fn(),
 }
 

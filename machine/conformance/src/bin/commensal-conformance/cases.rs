@@ -23,7 +23,6 @@ cases! {
     "slot::compare_store with entries" => |runner, entries| installed(|| slot::replaced(runner, entries)), {}
 }
 
-/// Where the system has no kicks: a filter sees to that.
 const REFUSED: &[Case] = &[
     Case {
         name: "kick::register refused",
@@ -37,12 +36,10 @@ const REFUSED: &[Case] = &[
     Case { name: "kick::register refused", planted: Some("not refused"), only: None, run: |_| refused() },
 ];
 
-/// All cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     cases().chain(BY_ENTRIES.iter().copied().flatten()).chain(REFUSED)
 }
 
-/// What a kick answers where the system has none.
 fn refused() -> Outcome {
     let answers = [kick::register(), kick::register(), kick::fence_all(), kick::restart(0)];
     if answers != [Err(Refused); 4] {
@@ -57,7 +54,6 @@ fn refused() -> Outcome {
 const TABLE: usize = 1024;
 const MAP: usize = 1280;
 const MASK: usize = 1536;
-/// Words whose index fits.
 const INDICES: usize = 256;
 const STEP: usize = 16;
 const INDEX_SHIFT: u32 = 16;
@@ -87,7 +83,6 @@ unsafe extern "C" fn put_slow(_: *mut c_void) {
     WAS_REFUSED.set(true);
 }
 
-/// The machine's operations with the entry points for pop and push.
 pub const OPERATIONS: Operations = Operations { pop: take, push: put, ..Operations::MACHINE };
 
 /// Runs a body that makes one region, which is installed at the root when the first operation on it needs that.

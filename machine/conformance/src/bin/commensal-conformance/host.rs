@@ -16,7 +16,6 @@ const CHILD_LIMIT: u32 = 600;
 /// The same where hanging is what the planted bug does.
 const CHILD_LIMIT_IF_PLANTED: u32 = 1;
 
-/// The machine that this process runs on.
 pub struct Host {
     mode: Mode,
     seed: u64,
@@ -130,12 +129,10 @@ const REST: Duration = Duration::from_micros(10);
 struct Targets(Vec<AtomicI32>);
 
 impl Targets {
-    /// Room for `count` threads.
     fn new(count: usize) -> Self {
         Targets((0..count).map(|_| AtomicI32::new(0)).collect())
     }
 
-    /// Runs a job on the calling thread, which may be disturbed meanwhile.
     fn during(&self, number: usize, job: Job<'_>) {
         // SAFETY: asks, changes nothing.
         self.0[number].store(unsafe { libc::gettid() }, Ordering::Release);
@@ -144,7 +141,6 @@ impl Targets {
     }
 }
 
-/// The CPUs that this process may run on.
 fn own_cpus() -> Vec<usize> {
     // SAFETY: zeroes are an empty set, of the size that is said.
     let set = unsafe {
@@ -178,10 +174,8 @@ extern "C" fn interrupted(_: libc::c_int) {
     }
 }
 
-/// While this lives, signals call the function.
 struct Handler;
 
-/// Has signals call a function.
 fn handle(interrupt: &&(dyn Fn() + Sync)) -> Handler {
     // SAFETY: only the lifetime is forgotten: `Handler` is dropped before the reference ends.
     INTERRUPT.store(

@@ -67,7 +67,6 @@ fn run(arguments: &Arguments) -> ExitCode {
 
 /// How long a body that could go on for ever does, in seconds.
 const SECONDS: f64 = 0.15;
-/// What multiplies that.
 const EFFORT_VARIABLE: &str = "COMMENSAL_TEST_EFFORT";
 /// What turns restartable sequences off in the C library.
 const TUNABLES: &str = "GLIBC_TUNABLES";
@@ -94,7 +93,6 @@ struct Cli {
     seed: Option<u64>,
 }
 
-/// A case to run, and how.
 struct Arguments {
     case: &'static Case,
     mode: Mode,
@@ -103,7 +101,6 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// The command that does the same again.
     fn replay(&self) -> String {
         let tunables = if self.mode == Mode::PerThread { format!("{TUNABLES}={FALLBACK} ") } else { String::new() };
         let planted = self.case.planted.map(|what| format!(" --planted '{what}'")).unwrap_or_default();
@@ -115,14 +112,12 @@ impl Arguments {
     }
 }
 
-/// The mode that the environment asks for.
 fn mode() -> Mode {
     let is_fallback = env::var(TUNABLES).is_ok_and(|value| value.contains(FALLBACK));
     if is_fallback { Mode::PerThread } else { Mode::ConcurrencyId }
 }
 
 impl Cli {
-    /// The case that is named, with what the environment says.
     fn arguments(self) -> Result<Arguments, String> {
         let mode = mode();
         let effort = env::var(EFFORT_VARIABLE).map_or(Ok(1.0), |text| text.parse());
