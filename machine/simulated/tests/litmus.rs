@@ -122,7 +122,7 @@ fn appended(looks_inside: bool, seed: u64) -> (usize, usize) {
                 }
                 Ok(true)
             };
-            while !restartably(work, || false) {}
+            while !restartably(false, work) {}
         };
         let job = |_| -> (Job<'_>, Place) { (Box::new(|| (0..TIMES).for_each(|_| append())), Place::Anywhere) };
         run((0..THREADS).map(job).collect(), None);

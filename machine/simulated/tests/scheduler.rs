@@ -55,7 +55,7 @@ fn sections_begun(mode: Mode) -> u32 {
                     section.slot()?;
                     section.slot()
                 };
-                restartably(work, || None);
+                restartably(None, work);
             }
         };
         run(vec![(Box::new(job), Place::Anywhere)], None);
@@ -79,10 +79,7 @@ fn section_that_is_interrupted_at_each_step_is_given_up() {
         slot::initialise();
         let job = || {
             let work = |section: &Section| (0..1000).try_fold(None, |_, _| section.slot());
-            restartably(work, || {
-                given_up.set(true);
-                None
-            });
+            given_up.set(restartably(None, |section| work(section).map(Some)).is_none());
         };
         run(vec![(Box::new(job), Place::Anywhere)], None);
     });

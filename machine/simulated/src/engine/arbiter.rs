@@ -24,7 +24,6 @@ pub struct Waiter {
 }
 
 /// The waiters for a line, by cluster, in order of arrival.
-#[derive(Debug)]
 pub struct Queue {
     of_clusters: Vec<VecDeque<Waiter>>,
     waiting: usize,

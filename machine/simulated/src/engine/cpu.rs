@@ -29,7 +29,6 @@ pub fn mask(size: u8) -> u128 {
     if size >= 16 { u128::MAX } else { (1 << (8 * size)) - 1 }
 }
 
-#[derive(Debug)]
 pub struct Cpu {
     /// Picoseconds.
     pub time: u64,

@@ -41,7 +41,7 @@ pub struct Granted {
 }
 
 /// A line: its holders, and when it can travel again.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Line {
     free_at: u64,
     /// The only holder, which may write it.
@@ -120,7 +120,6 @@ impl Hasher for Spread {
 
 type Table<V> = HashMap<usize, V, BuildHasherDefault<Spread>>;
 
-#[derive(Debug)]
 pub struct Lines {
     map: Map,
     lines: Table<Line>,
@@ -129,7 +128,6 @@ pub struct Lines {
     space: (usize, usize),
 }
 
-#[derive(Debug)]
 struct Map {
     costs: Costs,
     locations: Vec<Location>,

@@ -8,94 +8,82 @@ use super::section::{Aborted, Section, restartably};
 use crate::engine::{self, Access};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use core::sync::atomic::AtomicI64;
-use std::ptr::with_exposed_provenance_mut;
+use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 fn at_offset(base: *mut u8, offset: u64) -> *mut u64 {
     base.wrapping_add(offset as usize).cast()
 }
 
 pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
-    restartably(
-        |section| {
-            let Some(slot) = section.slot()? else { return Ok(core::ptr::null_mut()) };
-            let head: *mut u64 = word(base, slot, index).cast();
-            // SAFETY: the head is an offset to a magazine of this slot, readable even if another CPU takes it away.
-            unsafe {
-                let top = section.load(head)?;
-                let object = section.load(at_offset(base, top))?;
-                if object != 0 {
-                    section.store(head, top - 8)?;
-                }
-                Ok(core::ptr::with_exposed_provenance_mut(object as usize))
+    restartably(null_mut(), |section| {
+        let Some(slot) = section.slot()? else { return Ok(null_mut()) };
+        let head: *mut u64 = word(base, slot, index).cast();
+        // SAFETY: the head is an offset to a magazine of this slot, readable even if another CPU takes it away.
+        unsafe {
+            let top = section.load(head)?;
+            let object = section.load(at_offset(base, top))?;
+            if object != 0 {
+                section.store(head, top - 8)?;
             }
-        },
-        core::ptr::null_mut,
-    )
+            Ok(with_exposed_provenance_mut(object as usize))
+        }
+    })
 }
 
 pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
-    restartably(
-        |section| {
-            let Some(slot) = section.slot()? else { return Ok(false) };
-            let head: *mut u64 = word(base, slot, index + 1).cast();
-            // SAFETY: no other code uses the cell behind the topmost pointer before the commit.
-            unsafe {
-                let end = section.load(head)?;
-                if end as usize & FULL_MASK == 0 {
-                    return Ok(false);
-                }
-                section.prepare(at_offset(base, end), object.expose_provenance() as u64)?;
-                section.store(head, end + 8)?;
+    restartably(false, |section| {
+        let Some(slot) = section.slot()? else { return Ok(false) };
+        let head: *mut u64 = word(base, slot, index + 1).cast();
+        // SAFETY: no other code uses the cell behind the topmost pointer before the commit.
+        unsafe {
+            let end = section.load(head)?;
+            if end as usize & FULL_MASK == 0 {
+                return Ok(false);
             }
-            Ok(true)
-        },
-        || false,
-    )
+            section.prepare(at_offset(base, end), object.expose_provenance() as u64)?;
+            section.store(head, end + 8)?;
+        }
+        Ok(true)
+    })
 }
 
 pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 {
     let (take, give) = (take as u64, give as u64);
-    restartably(
-        |section| {
-            let Some(slot) = section.slot()? else { return Ok(core::ptr::null_mut()) };
-            let words: *mut u64 = word(base, slot, index).cast();
-            // SAFETY: as for `pop`.
-            unsafe {
-                if section.load(words)? != take
-                    || section.load(words.wrapping_add(1))? != give
-                    || section.load(at_offset(base, take))? != 0
-                {
-                    return Ok(core::ptr::null_mut());
-                }
-                let object = section.load(at_offset(base, give).wrapping_sub(1))?;
-                if object != 0 {
-                    section.store_two(words, [give - 16, take + 8])?;
-                }
-                Ok(core::ptr::with_exposed_provenance_mut(object as usize))
+    restartably(null_mut(), |section| {
+        let Some(slot) = section.slot()? else { return Ok(null_mut()) };
+        let words: *mut u64 = word(base, slot, index).cast();
+        // SAFETY: as for `pop`.
+        unsafe {
+            if section.load(words)? != take
+                || section.load(words.wrapping_add(1))? != give
+                || section.load(at_offset(base, take))? != 0
+            {
+                return Ok(null_mut());
             }
-        },
-        core::ptr::null_mut,
-    )
+            let object = section.load(at_offset(base, give).wrapping_sub(1))?;
+            if object != 0 {
+                section.store_two(words, [give - 16, take + 8])?;
+            }
+            Ok(with_exposed_provenance_mut(object as usize))
+        }
+    })
 }
 
 pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
-    restartably(
-        |section| {
-            if section.slot()? != Some(slot) {
-                return Ok(Stored::Elsewhere);
+    restartably(Stored::Elsewhere, |section| {
+        if section.slot()? != Some(slot) {
+            return Ok(Stored::Elsewhere);
+        }
+        let word: *mut u64 = word(base, slot, index).cast();
+        // SAFETY: as for `pop`.
+        unsafe {
+            if section.load(word)? != expected as u64 {
+                return Ok(Stored::Differs);
             }
-            let word: *mut u64 = word(base, slot, index).cast();
-            // SAFETY: as for `pop`.
-            unsafe {
-                if section.load(word)? != expected as u64 {
-                    return Ok(Stored::Differs);
-                }
-                section.store(word, new as u64)?;
-            }
-            Ok(Stored::Done)
-        },
-        || Stored::Elsewhere,
-    )
+            section.store(word, new as u64)?;
+        }
+        Ok(Stored::Done)
+    })
 }
 
 #[inline]
@@ -122,42 +110,36 @@ pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
 }
 
 pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
-    restartably(
-        |section| {
-            let Some(slot) = section.slot()? else { return Ok(false) };
-            let left: *mut u64 = near.wrapping_offset(OFFSET as isize).wrapping_add(slot as usize * ROW).cast();
-            // SAFETY: each slot has a row.
-            unsafe {
-                let rest = section.load(left)?.wrapping_sub(amount as u64);
-                if rest.wrapping_sub(WINDOW) >= RANGE as u64 {
-                    return Ok(false);
-                }
-                section.store(left, rest)?;
+    restartably(false, |section| {
+        let Some(slot) = section.slot()? else { return Ok(false) };
+        let left: *mut u64 = near.wrapping_offset(OFFSET as isize).wrapping_add(slot as usize * ROW).cast();
+        // SAFETY: each slot has a row.
+        unsafe {
+            let rest = section.load(left)?.wrapping_sub(amount as u64);
+            if rest.wrapping_sub(WINDOW) >= RANGE as u64 {
+                return Ok(false);
             }
-            Ok(true)
-        },
-        || false,
-    )
+            section.store(left, rest)?;
+        }
+        Ok(true)
+    })
 }
 
 pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
-    restartably(
-        |section| {
-            if section.slot()? != Some(slot) {
-                return Ok(Stored::Elsewhere);
+    restartably(Stored::Elsewhere, |section| {
+        if section.slot()? != Some(slot) {
+            return Ok(Stored::Elsewhere);
+        }
+        let pair = in_row(cell, slot);
+        // SAFETY: each slot has a row.
+        unsafe {
+            if section.load(pair.cast())? != expected {
+                return Ok(Stored::Differs);
             }
-            let pair = in_row(cell, slot);
-            // SAFETY: each slot has a row.
-            unsafe {
-                if section.load(pair.cast())? != expected {
-                    return Ok(Stored::Differs);
-                }
-                section.store_pair(pair.cast(), packed(new))?;
-            }
-            Ok(Stored::Done)
-        },
-        || Stored::Elsewhere,
-    )
+            section.store(pair.cast(), packed(new))?;
+        }
+        Ok(Stored::Done)
+    })
 }
 
 pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
@@ -190,33 +172,28 @@ fn packed(pair: Pair) -> u128 {
 }
 
 pub unsafe fn count<T>(counts: &AtomicPtr<T>) -> Counted {
-    restartably(
-        |section| {
-            let slot = section.slot()?.expect("a thread that counts has a slot");
-            // SAFETY: passed on; the pointer can be read.
-            unsafe {
-                let counts: *mut u8 = with_exposed_provenance_mut(section.load(counts.as_ptr().cast())? as usize);
-                let at = counts.wrapping_add(slot as usize * COUNTS);
-                add_one(section, at)?;
-                Ok(Counted { at, slot })
-            }
-        },
-        || count_beside(counts),
-    )
+    let counted = restartably(None, |section| {
+        let slot = section.slot()?.expect("a thread that counts has a slot");
+        // SAFETY: passed on; the pointer can be read.
+        unsafe {
+            let counts: *mut u8 = with_exposed_provenance_mut(section.load(counts.as_ptr().cast())? as usize);
+            let at = counts.wrapping_add(slot as usize * COUNTS);
+            add_one(section, at)?;
+            Ok(Some(Counted { at, slot }))
+        }
+    });
+    counted.unwrap_or_else(|| count_beside(counts))
 }
 
 pub unsafe fn count_in<const OFFSET: i32>(counted: Counted) -> bool {
-    restartably(
-        |section| {
-            if section.slot()? != Some(counted.slot) {
-                return Ok(false);
-            }
-            // SAFETY: as above.
-            unsafe { add_one(section, counted.at.wrapping_offset(OFFSET as isize))? };
-            Ok(true)
-        },
-        || false,
-    )
+    restartably(false, |section| {
+        if section.slot()? != Some(counted.slot) {
+            return Ok(false);
+        }
+        // SAFETY: as above.
+        unsafe { add_one(section, counted.at.wrapping_offset(OFFSET as isize))? };
+        Ok(true)
+    })
 }
 
 /// Counts if no section completes.

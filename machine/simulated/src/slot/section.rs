@@ -1,5 +1,8 @@
 //! A restartable section: steps of the simulated CPU that begin again if the thread was preempted, moved, interrupted
 //! or restarted between them. The last step, the commit, takes effect or does not.
+//!
+//! The operations are unsafe: words exist, and are aligned; what is stored to can be written.
+#![allow(clippy::missing_safety_doc)]
 
 use super::given;
 use crate::engine::{self, Access, Here};
@@ -15,15 +18,15 @@ pub struct Section(Option<Here>);
 /// Most attempts in a row.
 const TRIES: u32 = 4;
 
-/// Runs `work` as a restartable section until it completes, or gives up and runs `instead`.
-pub fn restartably<R>(work: impl Fn(&Section) -> Result<R, Aborted>, instead: impl FnOnce() -> R) -> R {
+/// Runs `work` as a restartable section until it completes; the answer is `instead` if it gives up.
+pub fn restartably<R>(instead: R, work: impl Fn(&Section) -> Result<R, Aborted>) -> R {
     let attempt = |_| {
         let section = Section::begin();
         let done = work(&section);
         section.end();
         done.ok()
     };
-    (0..TRIES).find_map(attempt).unwrap_or_else(instead)
+    (0..TRIES).find_map(attempt).unwrap_or(instead)
 }
 
 impl Section {
@@ -56,10 +59,16 @@ impl Section {
         Ok(given::look())
     }
 
-    /// Reads a word.
-    ///
-    /// # Safety
-    /// It is readable.
+    /// Writes by one instruction, after its step.
+    unsafe fn write<W: Copy + Into<u128>>(&self, word: *mut W, value: W) {
+        let at = word.expose_provenance();
+        match self.0 {
+            Some(here) => here.with(|engine| engine.store(at, size_of::<W>() as u8, value.into())),
+            // SAFETY: passed on.
+            None => unsafe { word.write_volatile(value) },
+        }
+    }
+
     pub unsafe fn load(&self, word: *const u64) -> Result<u64, Aborted> {
         self.step(Access::Load { at: word.expose_provenance(), size: 8 })?;
         Ok(match self.0 {
@@ -71,9 +80,6 @@ impl Section {
 
     /// Writes a word that is unused until the commit. The owner after the commit reads it plainly, so the write does
     /// not wait in a buffer: the commit comes later anyway.
-    ///
-    /// # Safety
-    /// It is writable.
     pub unsafe fn prepare(&self, word: *mut u64, value: u64) -> Result<(), Aborted> {
         self.step(Access::Store { at: word.expose_provenance(), size: 8, is_locked: false })?;
         match self.0 {
@@ -84,24 +90,15 @@ impl Section {
         Ok(())
     }
 
-    /// Commits a word: the last step.
-    ///
-    /// # Safety
-    /// It is writable.
-    pub unsafe fn store(&self, word: *mut u64, value: u64) -> Result<(), Aborted> {
-        self.step(Access::Store { at: word.expose_provenance(), size: 8, is_locked: false })?;
-        match self.0 {
-            Some(here) => here.with(|engine| engine.store(word.expose_provenance(), 8, value.into())),
-            // SAFETY: passed on.
-            None => unsafe { word.write_volatile(value) },
-        }
+    /// Commits eight or sixteen bytes as one: the last step.
+    pub unsafe fn store<W: Copy + Into<u128>>(&self, word: *mut W, value: W) -> Result<(), Aborted> {
+        self.step(Access::Store { at: word.expose_provenance(), size: size_of::<W>() as u8, is_locked: false })?;
+        // SAFETY: passed on.
+        unsafe { self.write(word, value) };
         Ok(())
     }
 
     /// Commits a word computed from its contents, by one instruction: the last step.
-    ///
-    /// # Safety
-    /// It is writable.
     pub unsafe fn store_with(&self, word: *mut u64, value: impl Fn(u64) -> u64) -> Result<(), Aborted> {
         let at = word.expose_provenance();
         self.step(Access::Add { at, size: 8 })?;
@@ -117,33 +114,10 @@ impl Section {
     }
 
     /// Commits two words: to this CPU both at once, to others perhaps one after the other.
-    ///
-    /// # Safety
-    /// They are writable.
     pub unsafe fn store_two(&self, word: *mut u64, values: [u64; 2]) -> Result<(), Aborted> {
         self.step(Access::Store { at: word.expose_provenance(), size: 16, is_locked: false })?;
-        for (number, value) in values.into_iter().enumerate() {
-            let word = word.wrapping_add(number);
-            match self.0 {
-                Some(here) => here.with(|engine| engine.store(word.expose_provenance(), 8, value.into())),
-                // SAFETY: passed on.
-                None => unsafe { word.write_volatile(value) },
-            }
-        }
-        Ok(())
-    }
-
-    /// Commits sixteen bytes as one.
-    ///
-    /// # Safety
-    /// They are writable, and aligned.
-    pub unsafe fn store_pair(&self, pair: *mut u128, value: u128) -> Result<(), Aborted> {
-        self.step(Access::Store { at: pair.expose_provenance(), size: 16, is_locked: false })?;
-        match self.0 {
-            Some(here) => here.with(|engine| engine.store(pair.expose_provenance(), 16, value)),
-            // SAFETY: passed on.
-            None => unsafe { pair.write_volatile(value) },
-        }
+        // SAFETY: passed on.
+        values.into_iter().enumerate().for_each(|(at, value)| unsafe { self.write(word.wrapping_add(at), value) });
         Ok(())
     }
 }
