@@ -109,8 +109,13 @@ macro_rules! tests {
     };
 }
 
-/// Returns an [`Outcome`] with a message unless a condition holds.
+/// Returns an [`Outcome`] with a message unless a condition holds; or, in a fork child, a `static` message.
 macro_rules! ensure {
+    ($condition:expr, static $message:expr) => {
+        if !$condition {
+            return Err($message);
+        }
+    };
     ($condition:expr, $($message:tt)*) => {
         if !$condition {
             return Err(format!($($message)*));

@@ -30,8 +30,7 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lock, contention) = (Middle::new(), Contention::new());
     for _ in 0..100 {
         (operations.acquire)(&lock, &contention, here!());
-        // SAFETY: acquired above.
-        unsafe { (operations.release)(&lock) };
+        (operations.release)(&lock);
     }
     ensure!(contention.report() == Default::default(), "nobody waited, and it was counted: {:?}", contention.report());
     let longest = [const { AtomicU64::new(0) }; 2];
@@ -42,8 +41,7 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
             let start = clock::now_ns();
             (operations.acquire)(&lock, &contention, site);
             longest.fetch_max(clock::now_ns() - start, Ordering::Relaxed);
-            // SAFETY: acquired above.
-            unsafe { (operations.release)(&lock) };
+            (operations.release)(&lock);
         };
         let job = |number| match number {
             0 => {
@@ -51,8 +49,7 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
                 since.store(clock::now_ns(), Ordering::Relaxed);
                 held.store(true, Ordering::Release);
                 wait_until(runner, || clock::now_ns() > since.load(Ordering::Relaxed) + HOLD_NS);
-                // SAFETY: acquired above.
-                unsafe { (operations.release)(&lock) };
+                (operations.release)(&lock);
             }
             1 => wait(first_waiter(), &longest[0]),
             _ => wait(second_waiter(), &longest[1]),

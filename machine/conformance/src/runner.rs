@@ -102,7 +102,6 @@ pub fn alone<R: Send>(runner: &dyn Runner, job: impl FnOnce() -> R + Send) -> R 
 }
 
 /// A place for each thread of a crowd, which an interrupt finds by the identity of the thread that it hit.
-#[derive(Debug)]
 pub struct Places<T>(Vec<(AtomicU64, T)>);
 
 impl<T: Default> Places<T> {

@@ -56,7 +56,8 @@ operations! {
     /// release():                                      the calling thread holds it
     ///     holder = nobody                             what we wrote is visible to later holders
     /// ```
-    release: unsafe fn(&Middle) = Middle::release,
+    // SAFETY: the bodies release what they acquired.
+    release: fn(&Middle) = |lock| unsafe { lock.release() },
 
     /// Whether anybody held the lock at some moment of the call.
     is_held: fn(&Middle) -> bool = Middle::is_held,
@@ -68,7 +69,8 @@ operations! {
     acquire_lower: fn(&Lower, &Contention, Site) -> Acquired = Lower::acquire,
 
     /// [`release`](Self::release) of a lower rank.
-    release_lower: unsafe fn(&Lower) = Lower::release,
+    // SAFETY: as above.
+    release_lower: fn(&Lower) = |lock| unsafe { lock.release() },
 
     /// Counts a wait at a site, as [`acquire`](Self::acquire) does.
     record: fn(&Contention, Site, u64) = Contention::record,
@@ -143,12 +145,10 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
         if enters((operations.acquire)(&middle, &contention, here!())) {
             middle_pair.increment(&findings);
             passes.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: acquired above.
-            unsafe { (operations.release)(&middle) };
+            (operations.release)(&middle);
         }
         if has_lower {
-            // SAFETY: acquired above.
-            unsafe { (operations.release_lower)(&lower) };
+            (operations.release_lower)(&lower);
         }
     };
     let job = |_| {
@@ -180,8 +180,7 @@ pub fn wakes(runner: &dyn Runner, operations: &Operations) -> Outcome {
             (operations.acquire)(&lock, &contention, here!());
             let end = clock::now_ns() + HOLD_NS;
             wait_until(runner, || clock::now_ns() > end);
-            // SAFETY: acquired above.
-            unsafe { (operations.release)(&lock) };
+            (operations.release)(&lock);
             passes.fetch_add(1, Ordering::Relaxed);
             // Away for a moment, so that the holder is not always the same.
             let end = clock::now_ns() + HOLD_NS;
@@ -206,14 +205,12 @@ pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
         ensure!(second == Acquired::WouldDeadlock, "a lock was acquired {second:?} by its holder");
         let third = alone(runner, || (operations.try_acquire)(&lock));
         ensure!(!third, "a held lock was acquired by another thread");
-        // SAFETY: acquired once.
-        unsafe { (operations.release)(&lock) };
+        (operations.release)(&lock);
         let is_free = !(operations.is_held)(&lock) && !(operations.is_mine)(&lock);
         ensure!(is_free, "a lock that was released once is held");
     }
     ensure!((operations.try_acquire)(&lock), "a free lock could not be acquired");
-    // SAFETY: acquired above.
-    unsafe { (operations.release)(&lock) };
+    (operations.release)(&lock);
     Ok("3 times".into())
 }
 
@@ -265,8 +262,7 @@ fn hold(
     (operations.acquire)(lock, contention, here!());
     held.fetch_add(1, Ordering::Release);
     wait_until(runner, || forked.load(Ordering::Acquire));
-    // SAFETY: acquired above.
-    unsafe { (operations.release)(lock) };
+    (operations.release)(lock);
 }
 
 fn fork_both_ways(
@@ -290,8 +286,7 @@ fn fork_both_ways(
             }
         };
         let ended = runner.fork(fork, child);
-        // SAFETY: acquired above.
-        unsafe { (operations.release)(&locks[1]) };
+        (operations.release)(&locks[1]);
         ended.well()?;
     }
     Ok(())
@@ -313,14 +308,10 @@ fn inherit(
         true => Acquired::WouldDeadlock,
         false => (operations.acquire)(lock, contention, here!()),
     };
-    if !thread::enter() {
-        return Err("a child was not noticed");
-    }
-    if acquire(&locks[own]) != Acquired::WouldDeadlock {
-        return Err("a child took the lock over that its own thread held when it forked");
-    }
-    // SAFETY: the thread acquired it before the fork.
-    unsafe { (operations.release)(&locks[own]) };
+    ensure!(thread::enter(), static "a child was not noticed");
+    const TAKEN: &str = "a child took the lock over that its own thread held when it forked";
+    ensure!(acquire(&locks[own]) == Acquired::WouldDeadlock, static TAKEN);
+    (operations.release)(&locks[own]);
     for (lock, expected) in locks.iter().zip(expected) {
         for expected in [expected, Acquired::Clean] {
             let outcome = acquire(lock);
@@ -331,8 +322,7 @@ fn inherit(
                     "a lock that was held at the fork is not acquired as abandoned in a child"
                 });
             }
-            // SAFETY: acquired above.
-            unsafe { (operations.release)(lock) };
+            (operations.release)(lock);
         }
     }
     Ok(())
@@ -348,8 +338,7 @@ pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
             (operations.acquire_lower)(&lower, &contention, here!());
             held.store(true, Ordering::Release);
             wait_until(runner, || asked.load(Ordering::Acquire));
-            // SAFETY: acquired above.
-            unsafe { (operations.release_lower)(&lower) };
+            (operations.release_lower)(&lower);
         }
         _ => {
             wait_until(runner, || held.load(Ordering::Acquire));
@@ -357,17 +346,14 @@ pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
             (operations.acquire)(&middle, &contention, here!());
             let got = (operations.acquire_lower)(&free, &contention, here!());
             demand(got, Acquired::Clean, "a free lock of a lower rank was refused");
-            // SAFETY: acquired above.
-            unsafe { (operations.release_lower)(&free) };
+            (operations.release_lower)(&free);
             let got = (operations.acquire_lower)(&lower, &contention, here!());
             demand(got, Acquired::WouldDeadlock, "a thread waited for a lock of a lower rank than one that it holds");
             asked.store(true, Ordering::Release);
-            // SAFETY: acquired above.
-            unsafe { (operations.release)(&middle) };
+            (operations.release)(&middle);
             let got = (operations.acquire_lower)(&lower, &contention, here!());
             demand(got, Acquired::Clean, "a lock was not waited for, though no other is held");
-            // SAFETY: acquired above.
-            unsafe { (operations.release_lower)(&lower) };
+            (operations.release_lower)(&lower);
         }
     };
     runner.run(Placement::Anywhere, crowd(2, &job), None);
@@ -398,19 +384,15 @@ fn is_refused_while_waiting(runner: &dyn Runner, operations: &Operations, hold_n
             held.store(true, Ordering::Release);
             let end = clock::now_ns() + hold_ns;
             wait_until(runner, || refused.load(Ordering::Relaxed) || clock::now_ns() > end);
-            // SAFETY: both were acquired above.
-            unsafe {
-                (operations.release)(&middle);
-                (operations.release_lower)(&lower);
-            }
+            (operations.release)(&middle);
+            (operations.release_lower)(&lower);
         }
         _ => {
             wait_until(runner, || held.load(Ordering::Acquire));
             waiter.store(thread::identity(), Ordering::Relaxed);
             (operations.acquire)(&middle, &contention, here!());
             waiter.store(0, Ordering::Relaxed);
-            // SAFETY: acquired above.
-            unsafe { (operations.release)(&middle) };
+            (operations.release)(&middle);
         }
     };
     let handler = || {
@@ -420,8 +402,7 @@ fn is_refused_while_waiting(runner: &dyn Runner, operations: &Operations, hold_n
         }
         match (operations.acquire_lower)(&lower, &contention, here!()) {
             Acquired::WouldDeadlock => refused.store(true, Ordering::Relaxed),
-            // SAFETY: just acquired.
-            _ => unsafe { (operations.release_lower)(&lower) },
+            _ => (operations.release_lower)(&lower),
         }
     };
     runner.run(Placement::Anywhere, crowd(2, &job), Some(&handler));

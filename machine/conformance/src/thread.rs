@@ -146,9 +146,8 @@ fn fresh_in_child(runner: &dyn Runner, operations: &Operations, last: u64) -> Re
     (operations.enter)();
     let after = (operations.identity)();
     let other = alone(runner, || (operations.identity)());
-    if after == before || after <= last || other <= last || after == other {
-        return Err("an identity of the parent was given again in a child");
-    }
+    let are_new = after != before && after > last && other > last && after != other;
+    ensure!(are_new, static "an identity of the parent was given again in a child");
     Ok(())
 }
 
@@ -207,13 +206,9 @@ fn keep_in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), 
     };
     for fork in [Fork::Bare, Fork::Ordinary] {
         let child: Child<'_> = &mut || {
-            if !keeps() {
-                return Err(OTHER);
-            }
+            ensure!(keeps(), static OTHER);
             let grandchild: Child<'_> = &mut || if keeps() { Ok(()) } else { Err(OTHER) };
-            if runner.fork(fork, grandchild) != Ended::Well {
-                return Err(OTHER);
-            }
+            ensure!(runner.fork(fork, grandchild) == Ended::Well, static OTHER);
             if alone(runner, || (operations.id)()) == own { Err(TAKEN) } else { Ok(()) }
         };
         runner.fork(fork, child).well()?;
@@ -253,19 +248,11 @@ fn notice_once(
     }
     let before = noticed.load(Ordering::Relaxed);
     let own = (operations.enter)();
-    if before > 0 {
-        return Err("a fork was noticed by a thread that was born after it");
-    }
-    if !own {
-        return Err("a fork was not noticed by the thread that forked");
-    }
-    if (operations.enter)() {
-        return Err("a child was noticed twice");
-    }
+    ensure!(before == 0, static "a fork was noticed by a thread that was born after it");
+    ensure!(own, static "a fork was not noticed by the thread that forked");
+    ensure!(!(operations.enter)(), static "a child was noticed twice");
     let child: Child<'_> = &mut || if (operations.enter)() { Ok(()) } else { Err("a grandchild was not noticed") };
-    if runner.fork(fork, child) != Ended::Well {
-        return Err("a grandchild was not noticed");
-    }
+    ensure!(runner.fork(fork, child) == Ended::Well, static "a grandchild was not noticed");
     Ok(())
 }
 
@@ -297,14 +284,10 @@ pub fn arranged_late(runner: &dyn Runner, operations: &Operations) -> Outcome {
 pub fn declared(runner: &dyn Runner, operations: &Operations) -> Outcome {
     (operations.enter)();
     let child: Child<'_> = &mut || {
-        if (operations.enter)() {
-            return Err("a fork was noticed, and nobody had arranged for it");
-        }
+        ensure!(!(operations.enter)(), static "a fork was noticed, and nobody had arranged for it");
         let before = (operations.identity)();
         (operations.declare_forked)();
-        if !(operations.enter)() || (operations.identity)() == before {
-            return Err("a declared fork was not noticed");
-        }
+        ensure!((operations.enter)() && (operations.identity)() != before, static "a declared fork was not noticed");
         if (operations.enter)() { Err("a declared fork was noticed twice") } else { Ok(()) }
     };
     runner.fork(Fork::Bare, child).well()?;

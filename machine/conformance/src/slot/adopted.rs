@@ -117,12 +117,8 @@ fn fork_in_thread(runner: &dyn Runner, operations: &Operations, first: Option<u3
         let child: Child<'_> = &mut || {
             // Others, born in the child, may come first.
             let collides = (0..8).any(|_| alone(runner, || (operations.current)()) == own);
-            if collides {
-                return Err("another thread got the slot of the one that forked, which had not said so yet");
-            }
-            if !thread::enter() {
-                return Err("a child was not noticed");
-            }
+            ensure!(!collides, static "another thread got the slot of the one that forked, which had not said so yet");
+            ensure!(thread::enter(), static "a child was not noticed");
             (operations.claim)();
             goes_on_in_child(runner, operations, own)
         };
@@ -148,19 +144,15 @@ pub(super) fn forgotten(runner: &dyn Runner, operations: &Operations) -> Outcome
 }
 
 fn goes_on_in_child(runner: &dyn Runner, operations: &Operations, own: Option<u32>) -> Result<(), &'static str> {
-    if (operations.current)() != own {
-        return Err("a thread lost its slot in a fork");
-    }
+    ensure!((operations.current)() == own, static "a thread lost its slot in a fork");
     // Each newcomer looks at a few old slots: enough of them have looked at all.
     let newcomers = [(); 8].map(|()| {
         let bound = (operations.in_use)();
         (alone(runner, || (operations.current)()), bound)
     });
-    if newcomers.iter().any(|&(slot, _)| slot == own) {
-        return Err("another thread got the slot of the one that forked");
-    }
-    if newcomers.iter().all(|&(slot, bound)| slot >= Some(bound)) {
-        return Err("no slot of a dead thread came into use again");
-    }
+    let is_kept = newcomers.iter().all(|&(slot, _)| slot != own);
+    let is_reused = newcomers.iter().any(|&(slot, bound)| slot < Some(bound));
+    ensure!(is_kept, static "another thread got the slot of the one that forked");
+    ensure!(is_reused, static "no slot of a dead thread came into use again");
     Ok(())
 }

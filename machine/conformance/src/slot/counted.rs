@@ -99,7 +99,6 @@ pub(super) fn counted_in(runner: &dyn Runner, operations: &Operations) -> Outcom
     Ok(format!("{counts} counts"))
 }
 
-#[derive(Debug)]
 struct Counts {
     memory: Memory,
     slots: u32,
@@ -132,7 +131,6 @@ impl Counts {
     }
 }
 
-#[derive(Debug)]
 struct Account {
     counts: Counts,
     meant: AtomicPtr<AtomicU64>,
@@ -172,7 +170,6 @@ impl Account {
 }
 
 /// What only one thread counts in, in the word that its handlers mean.
-#[derive(Debug)]
 struct Turning {
     counts: Counts,
     meant: AtomicPtr<AtomicU64>,

@@ -22,7 +22,6 @@ use machine::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 const BURST: usize = 64;
 
-#[derive(Debug)]
 pub struct Stock<'a> {
     pub rows: Rows,
     operations: &'a Operations,

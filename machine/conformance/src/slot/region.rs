@@ -19,7 +19,6 @@ pub const DRAINING: usize = 0usize.wrapping_sub(ARRAY);
 /// The most pointers in an array: all words but the owner's and the bottom.
 pub const CAPACITY: usize = ARRAY / 8 - 2;
 
-#[derive(Debug)]
 pub struct Region {
     memory: Memory,
     first: usize,
@@ -130,7 +129,6 @@ impl Array {
 }
 
 /// Zeroed memory of a test's own: a mapping, given back when dropped.
-#[derive(Debug)]
 pub struct Memory {
     start: *mut u8,
     bytes: usize,

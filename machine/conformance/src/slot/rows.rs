@@ -22,7 +22,6 @@ pub const MARK: u64 = 1 << 62;
 
 const CELL: usize = ROW - size_of::<Pair>();
 
-#[derive(Debug)]
 pub struct Rows {
     memory: Memory,
     slots: Range<u32>,

@@ -24,7 +24,6 @@ pub fn holder(number: usize) -> u32 {
     FIRST_THREAD + number as u32
 }
 
-#[derive(Debug)]
 pub struct Tokens {
     owners: Vec<AtomicU32>,
     findings: Findings,
