@@ -10,7 +10,6 @@ use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{fork, sleep};
 use machine::slot::Mode;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 protocols! {
@@ -34,17 +33,7 @@ pub(crate) fn create(bytes: usize) -> Option<&'static ObjectCache> {
 }
 
 fn create_called(name: &[u8], bytes: usize) -> Option<&'static ObjectCache> {
-    let (constructor, destructor) = (None, None);
-    ObjectCache::create(&Wanted {
-        name,
-        bytes,
-        alignment: 8,
-        constructor,
-        destructor,
-        argument: null_mut(),
-        typesafe: false,
-    })
-    .ok()
+    ObjectCache::create(&Wanted::plain(name, bytes, 8)).ok()
 }
 
 /// Nobody uses the cache, and all objects were given back.

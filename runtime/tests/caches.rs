@@ -28,15 +28,7 @@ fn alone<R>(program: impl FnOnce() -> R) -> R {
 }
 
 fn wanted(bytes: usize, alignment: usize) -> Wanted<'static> {
-    Wanted {
-        name: b"test",
-        bytes,
-        alignment,
-        constructor: None,
-        destructor: None,
-        argument: null_mut(),
-        typesafe: false,
-    }
+    Wanted::plain(b"test", bytes, alignment)
 }
 
 fn create(bytes: usize, alignment: usize) -> &'static ObjectCache {

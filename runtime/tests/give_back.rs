@@ -163,9 +163,7 @@ fn faults() -> i64 {
 fn cache_descriptions_are_written_before_they_are_read() {
     const CACHES: usize = 1000;
     let create = || {
-        let (name, argument) = (b"places".as_slice(), std::ptr::null_mut());
-        let wanted =
-            Wanted { name, bytes: 64, alignment: 8, constructor: None, destructor: None, argument, typesafe: false };
+        let wanted = Wanted::plain(b"places", 64, 8);
         std::ptr::from_ref(ObjectCache::create(&wanted).expect("there is memory")).addr()
     };
     let mut places = BTreeSet::new();

@@ -55,18 +55,7 @@ pub struct Dedicated(&'static ObjectCache);
 
 impl Dedicated {
     pub fn of(bytes: usize) -> Option<Self> {
-        let (name, argument) = (&b"context"[..], null_mut());
-        ObjectCache::create(&Wanted {
-            name,
-            bytes,
-            alignment: 1,
-            constructor: None,
-            destructor: None,
-            argument,
-            typesafe: false,
-        })
-        .ok()
-        .map(Dedicated)
+        ObjectCache::create(&Wanted::plain(b"context", bytes, 1)).ok().map(Dedicated)
     }
 
     /// Likewise, with arrays of eight objects that do not grow with the load, and enough of them for what is measured here.

@@ -7,7 +7,6 @@ use commensal::caches::{ObjectCache, Wanted};
 use commensal::group::{Entry, Group};
 use commensal::heap;
 use commensal::upkeep;
-use core::ptr::null_mut;
 use machine::clock::now_ns;
 use machine::kick;
 use machine::sync::{AtomicBool, AtomicU64, Ordering};
@@ -108,10 +107,7 @@ fn first_objects(group: &Group<'_>, kick: Kick) -> Option<u64> {
 
 /// Replaces a cache's arrays so many times while each busy thread uses the cache. None: no memory, or a kick was refused.
 pub fn replacements(many: usize, busy: (u32, &dyn Threads), interrupts: Interrupts<'_>) -> Option<Happened> {
-    let (name, argument) = (&b"live"[..], null_mut());
-    let wanted =
-        Wanted { name, bytes: 64, alignment: 8, constructor: None, destructor: None, argument, typesafe: false };
-    let cache = ObjectCache::create(&wanted).ok()?;
+    let cache = ObjectCache::create(&Wanted::plain(b"live", 64, 8)).ok()?;
     let use_it = || {
         let object = cache.allocate();
         if !object.is_null() {

@@ -181,16 +181,7 @@ impl Own {
             OwnCache::Table => (b"group/table", size_of::<Charged>()),
             OwnCache::Large => (b"group/large", size_of::<Block>()),
         };
-        let wanted = Wanted {
-            name,
-            bytes,
-            alignment: 64,
-            constructor: None,
-            destructor: None,
-            argument: null_mut(),
-            typesafe: false,
-        };
-        self.0.made(&wanted).map_or(null_mut(), ObjectCache::allocate)
+        self.0.made(&Wanted::plain(name, bytes, 64)).map_or(null_mut(), ObjectCache::allocate)
     }
 
     /// The caller must own the object, which is from this cache.

@@ -288,15 +288,7 @@ impl Core {
         let mut name = Line::new();
         let _ = write!(name, "malloc-{bytes}/{}", self.name());
         let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
-        let wanted = Wanted {
-            name: name.as_bytes(),
-            bytes,
-            alignment,
-            constructor: None,
-            destructor: None,
-            argument: null_mut(),
-            typesafe: false,
-        };
+        let wanted = Wanted::plain(name.as_bytes(), bytes, alignment);
         // SAFETY: the caches end before the group does.
         let cache = unsafe { ObjectCache::create_for(&raw const self.account, &wanted) }?;
         let ours = cache.cache();
