@@ -13,7 +13,6 @@ use machine::sync::{AtomicPtr, Ordering};
 /// Sizes whose classes have small arrays, so that few operations reach everything behind these; and blocks of whole pages.
 pub const SIZES: [usize; 8] = [32, 1000, 4096, 8192, 20_000, 32_768, 50_000, 300_000];
 
-#[derive(Debug)]
 pub struct Block {
     at: *mut u8,
     bytes: usize,
@@ -130,7 +129,6 @@ impl Block {
 }
 
 /// Places where threads leave blocks for each other.
-#[derive(Debug)]
 pub struct Table(Vec<AtomicPtr<u8>>);
 
 impl Table {

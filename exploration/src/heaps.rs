@@ -49,7 +49,7 @@ pub(crate) fn crowd(threads: usize, seed: u64, handler: Option<&(dyn Fn() + Sync
     run((0..threads).map(job).collect(), handler);
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Owned(Vec<Block>);
 
 impl Owned {

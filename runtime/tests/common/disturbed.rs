@@ -14,13 +14,11 @@ pub const SIGNAL: libc::c_int = libc::SIGUSR1;
 const MOST: usize = 64;
 
 /// Threads that are to be disturbed, by the kernel's numbers.
-#[derive(Debug)]
 pub struct Crowd {
     threads: [AtomicI32; MOST],
 }
 
 /// A thread's place in the crowd, which it leaves again.
-#[derive(Debug)]
 pub struct Member<'a>(&'a AtomicI32);
 
 impl Crowd {

@@ -8,7 +8,6 @@ use std::ptr::null_mut;
 const NOW_AND_THEN: u32 = 16;
 
 /// Gives the block of the allocation before once more; every `every`-th time.
-#[derive(Debug)]
 pub struct SameBlockTwice {
     every: u32,
     calls: u32,
@@ -48,7 +47,6 @@ impl Subject for SameBlockTwice {
 }
 
 /// Takes the memory as it comes.
-#[derive(Debug, Default)]
 pub struct ForgetsToZero;
 
 impl Subject for ForgetsToZero {
@@ -58,7 +56,6 @@ impl Subject for ForgetsToZero {
 }
 
 /// Takes any block.
-#[derive(Debug, Default)]
 pub struct LosesAlignment;
 
 impl Subject for LosesAlignment {
@@ -68,7 +65,6 @@ impl Subject for LosesAlignment {
 }
 
 /// Moves a block without what is in it.
-#[derive(Debug, Default)]
 pub struct MovesWithoutContents;
 
 impl Subject for MovesWithoutContents {
@@ -81,7 +77,6 @@ impl Subject for MovesWithoutContents {
 }
 
 /// Says that a block has room that is its neighbour's.
-#[derive(Debug, Default)]
 pub struct PromisesTooMuch;
 
 impl Subject for PromisesTooMuch {
@@ -93,7 +88,7 @@ impl Subject for PromisesTooMuch {
 }
 
 /// Forgets to free, now and then.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Leaks {
     calls: u32,
     /// What was not freed, to leave the heap clean for others.
@@ -122,7 +117,7 @@ impl Drop for Leaks {
 }
 
 /// Goes on with what there was when no more memory was to be had.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct IgnoresFailedReserve {
     last: *mut u8,
 }

@@ -19,7 +19,6 @@ pub struct Flooded {
 }
 
 /// What is known of floods.
-#[derive(Debug)]
 pub struct Floods {
     current: AtomicPtr<Flooded>,
     stamps: AtomicU64,

@@ -146,7 +146,6 @@ impl<const WHAT: usize> Flavour for Amiss<WHAT> {
     }
 }
 
-#[derive(Debug)]
 struct Object {
     age: AtomicU32,
     /// Complete as long as it can be found.
@@ -154,7 +153,6 @@ struct Object {
 }
 
 /// What is tortured; for the life of the process, as handlers use it.
-#[derive(Debug)]
 struct Rig {
     current: AtomicPtr<Object>,
     /// Sections by the age of what they found.

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// What two partners write and read, each time anew.
-#[derive(Debug)]
 pub struct Orders {
     x: AtomicU64,
     y: AtomicU64,
