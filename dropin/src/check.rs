@@ -116,32 +116,19 @@ fn filled_in(word: &str, library: &Library) -> String {
     }
 }
 
-/// A check of what Commensal promises beyond other malloc libraries; it is not asked of those.
-pub fn promised(line: &str) -> impl Fn(Mode) {
-    move |mode| {
-        if subject::is_commensal() {
-            check(line).holds(mode);
-        }
-    }
-}
-
-/// A check of what Commensal promises while it writes its statistics page as often as it can, and has made one.
+/// The check holds while the library writes its statistics page as often as it can, and it has made one.
 pub fn watched(line: &str) -> impl Fn(Mode) {
-    move |mode| assert!(!subject::is_commensal() || holds_watched(line, mode), "`{line}` made no page")
+    move |mode| assert!(holds_watched(line, mode), "`{line}` made no page")
 }
 
 /// The same where there can be none, and nobody may have tried to make one.
 pub fn unwatched(line: &str) -> impl Fn(Mode) {
-    move |mode| assert!(!subject::is_commensal() || !holds_watched(line, mode), "`{line}` tried to make a page")
+    move |mode| assert!(!holds_watched(line, mode), "`{line}` tried to make a page")
 }
 
 /// The same where there can be none, or for a part of the time.
 pub fn hardly_watched(line: &str) -> impl Fn(Mode) {
-    move |mode| {
-        if subject::is_commensal() {
-            holds_watched(line, mode);
-        }
-    }
+    move |mode| _ = holds_watched(line, mode)
 }
 
 /// Whether there was a page, or somebody came as far as its folder. What is left of pages is whole.

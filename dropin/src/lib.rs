@@ -16,7 +16,6 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `COMMENSAL_DROPIN_LIBRARY` | test this shared library instead; `none` tests libc itself |
 //! | `COMMENSAL_TEST_EFFORT` | multiplies the seconds and the counts of stress checks |
 //! | `CI` | programs that are missing must be listed in `.ci/skips` |
 

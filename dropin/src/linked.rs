@@ -1,13 +1,13 @@
 //! Checks of what programs are linked with: the functions of `commensal.h`, from the shared library and from the archive.
 
 use crate::run::{End, Outcome, Run};
-use crate::subject::{self, Library, Linkage, Mode};
+use crate::subject::{Library, Linkage, Mode};
 use crate::{compile, skips};
 
 /// The outcomes of a line (a program of `c/`, the check's name in it and its arguments) with settings for the library, by linkage.
 pub fn outcomes(mode: Mode, line: &str, conf: &str) -> Vec<Outcome> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    if !subject::is_commensal() || compile::is_cxx(words[0]) && !skips::has_tools("c++", &["g++"]) {
+    if compile::is_cxx(words[0]) && !skips::has_tools("c++", &["g++"]) {
         return Vec::new();
     }
     let outcome = |linkage: Linkage| {

@@ -1,7 +1,6 @@
 //! What is tested: the shared library, and the modes that programs run in.
 //!
-//! The library is built once per test process, in release as users have it. `COMMENSAL_DROPIN_LIBRARY` names
-//! another one (any malloc library: the tests are not tied to ours) or `none` for libc's own malloc.
+//! The library is built once per test process, in release as users have it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +25,7 @@ pub struct Library {
 
 impl Library {
     pub fn at(path: PathBuf) -> Library {
-        assert!(path.is_file(), "no library at {}: build it, or correct COMMENSAL_DROPIN_LIBRARY", path.display());
+        assert!(path.is_file(), "no library at {}", path.display());
         Library { path: Some(path) }
     }
 
@@ -60,16 +59,7 @@ impl Library {
 /// The library that all tests are about, built if need be.
 pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
-    LIBRARY.get_or_init(|| match std::env::var("COMMENSAL_DROPIN_LIBRARY") {
-        Ok(name) if name == "none" => Library::none(),
-        Ok(path) => Library::at(std::path::absolute(path).expect("the path of the library is valid")),
-        Err(_) => Library::at(build("libcommensal.so")),
-    })
-}
-
-/// Is this Commensal's own library, so that what only it promises can be asked for?
-pub fn is_commensal() -> bool {
-    library().name() == "libcommensal.so"
+    LIBRARY.get_or_init(|| Library::at(build("libcommensal.so")))
 }
 
 /// How a program that is linked with Commensal's library has it.

@@ -2,8 +2,9 @@
 //! examples in C; and the package in `examples/greeter`, which the book shows: built as its readers build it, and run.
 
 use dropin::run::{End, Outcome, Run};
-use dropin::subject::{self, Library, Mode};
-use dropin::{folder, scratch, skips};
+use dropin::skips::has_tools;
+use dropin::subject::{Library, Mode};
+use dropin::{folder, scratch};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,11 +61,6 @@ fn empty_folder(name: &str) -> PathBuf {
     path
 }
 
-/// Whether this test can run: the library is Commensal's, and these programs are there.
-fn has(test: &str, tools: &[&str]) -> bool {
-    subject::is_commensal() && skips::has_tools(test, tools)
-}
-
 /// A script, which finds the installation in `$PREFIX`, the repository in `$ROOT`, and an empty working folder.
 fn run(script: &str, name: &str, mode: Mode) -> Outcome {
     let path = |path: &Path| path.display().to_string();
@@ -90,9 +86,6 @@ fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
 
 #[test]
 fn these_files_and_no_others() {
-    if !subject::is_commensal() {
-        return;
-    }
     let installed = files_below(prefix());
     assert_eq!(installed, FILES.iter().map(|file| prefix().join(file)).collect());
     let read = |path: &Path| std::fs::read(path).expect("an installed file can be read");
@@ -110,7 +103,7 @@ fn example_says(name: &str, answer: &str) {
         "cc -Wall -Wextra -Werror $ROOT/examples/{name}.c $(pkg-config --cflags --libs commensal) -o {name}
         LD_LIBRARY_PATH=$PREFIX/lib ./{name}"
     );
-    if has("pkg-config", &["cc", "pkg-config"]) {
+    if has_tools("pkg-config", &["cc", "pkg-config"]) {
         for mode in [Mode::Normal, Mode::Fallback] {
             let outcome = holds(&script, name, mode);
             assert_eq!(outcome.stdout, answer, "{}", outcome.report("the example says something else"));
@@ -145,7 +138,7 @@ fn static_program_is_built_by_pkg_config() {
     const SCRIPT: &str =
         "cc -static $ROOT/examples/counter.c $(pkg-config --static --cflags --libs commensal) -o counter
         ./counter";
-    if has("pkg-config", &["cc", "pkg-config"]) {
+    if has_tools("pkg-config", &["cc", "pkg-config"]) {
         let outcome = holds(SCRIPT, "static_example", Mode::Normal);
         assert_eq!(outcome.stdout, ANSWER, "{}", outcome.report("the example says something else"));
     }
@@ -153,7 +146,7 @@ fn static_program_is_built_by_pkg_config() {
 
 #[test]
 fn pkg_config_and_the_library_tell_the_same_version() {
-    if has("pkg-config", &["pkg-config"]) {
+    if has_tools("pkg-config", &["pkg-config"]) {
         let outcome = holds("pkg-config --modversion commensal", "version", Mode::Normal);
         assert_eq!(outcome.stdout.trim(), env!("CARGO_PKG_VERSION"));
     }
@@ -165,7 +158,7 @@ fn cmake_finds_both_libraries() {
         cmake --build . >> log
         ./with_shared
         ./with_static";
-    if has("cmake", &["cmake", "gcc", "g++", "make"]) {
+    if has_tools("cmake", &["cmake", "gcc", "g++", "make"]) {
         let outcome = holds(SCRIPT, "consumer", Mode::Normal);
         let expected = "C counted 1\nC++ counted 1000\n";
         assert_eq!(outcome.stdout, expected, "{}", outcome.report("the programs say something else"));
@@ -175,7 +168,7 @@ fn cmake_finds_both_libraries() {
 #[test]
 fn cmake_refuses_other_versions() {
     const SCRIPT: &str = "cmake -S $ROOT/dropin/consumer -B . -DCMAKE_PREFIX_PATH=$PREFIX -DWANTED=";
-    if has("cmake", &["cmake", "gcc", "g++", "make"]) {
+    if has_tools("cmake", &["cmake", "gcc", "g++", "make"]) {
         for version in ["0.0", "0.2", "0.1.999", "1.0"] {
             let outcome = run(&format!("{SCRIPT}{version}"), &format!("version_{version}"), Mode::Normal);
             let refused = outcome.end == End::Exited(1) && outcome.stderr.contains("not accepted");
@@ -207,9 +200,6 @@ fn built() -> PathBuf {
 
 #[test]
 fn rust_package_says_what_the_book_shows() {
-    if !subject::is_commensal() {
-        return;
-    }
     let program = built();
     for mode in [Mode::Normal, Mode::Fallback] {
         let outcome = Run::new(&program).with(&Library::none(), mode);

@@ -1,19 +1,19 @@
 //! The C and C++ interface: every function and operator, their results at the edges, and what is exported.
 
-use dropin::check::{check, promised};
+use dropin::check::check;
 use dropin::run::{End, Outcome, Run};
 use dropin::subject::{self, Library, Linkage, Mode};
 use dropin::{compile, in_both_modes, skips};
 
 in_both_modes! {
-    names: promised("abi names {library}");
+    names: "abi names {library}";
     zero_sizes: "abi zero";
     huge_sizes: "abi huge";
     errno: "abi errno";
     sizes_to_70000: "abi sizes";
     alignments: "abi alignments";
     realloc: "abi realloc";
-    sized_free: promised("abi sized");
+    sized_free: "abi sized";
     information: super::information;
 
     operators: "cxx operators";
@@ -36,9 +36,6 @@ fn information(mode: Mode) {
 
 /// A program that was linked with the library, so nothing is preloaded.
 fn linked(mode: Mode, output: &str, linkage: Linkage) {
-    if !subject::is_commensal() {
-        return;
-    }
     let flags = linkage.flags();
     let program = compile::variant("abi", output, &flags.iter().map(String::as_str).collect::<Vec<_>>());
     for name in ["zero", "huge", "realloc"] {
@@ -49,7 +46,7 @@ fn linked(mode: Mode, output: &str, linkage: Linkage) {
 
 /// What readelf says of the library, where it can be asked.
 fn readelf(option: &str) -> Option<Outcome> {
-    if !subject::is_commensal() || !skips::has_tools("readelf", &["readelf"]) {
+    if !skips::has_tools("readelf", &["readelf"]) {
         return None;
     }
     let path = subject::library().path().expect("Commensal is a file");

@@ -3,7 +3,7 @@
 
 use dropin::linked::{ended, ends_with, holds};
 use dropin::run::{End, Run};
-use dropin::subject::{self, Library, Linkage, Mode};
+use dropin::subject::{Library, Linkage, Mode};
 use dropin::{compile, in_both_modes};
 
 in_both_modes! {
@@ -105,9 +105,6 @@ fn rcu_main_that_leaves(mode: Mode) {
 /// Threads that were in it leave it by a pointer that the kernel reads, and end in functions of its.
 #[test]
 fn plugin_with_the_archive_inside_stays_when_it_is_closed() {
-    if !subject::is_commensal() {
-        return;
-    }
     let flags =
         [vec!["-shared".into(), "-fPIC".into(), "-Wl,--exclude-libs,ALL".into()], Linkage::Static.flags()].concat();
     let plugin = compile::with_commensal_header("archive_plugin", "archive_plugin.so", &flags);

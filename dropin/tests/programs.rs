@@ -148,8 +148,6 @@ fn skips_all_name_a_test() {
     }
 }
 
-// -- The comparison can fail. --
-
 #[test]
 fn sound_allocator_agrees() {
     compare("sh", &broken("NONE")).unwrap_or_else(|report| panic!("{report}"));

@@ -1,7 +1,7 @@
 //! What surrounds a process: limits on its memory, sandboxes, privileges, configuration; and programs that
 //! misuse the heap.
 
-use dropin::check::{check, hardly_watched, promised, unwatched, watched};
+use dropin::check::{check, hardly_watched, unwatched, watched};
 use dropin::run::{End, Outcome, Run};
 use dropin::subject::{self, Mode};
 use dropin::{compile, in_both_modes, linked, skips};
@@ -16,16 +16,16 @@ in_both_modes! {
     limit_1_gib: |mode| exhaust(mode, "-v", 1 << 10, &[100_000]);
     limit_4_gib: |mode| exhaust(mode, "-v", 4 << 10, &[10 << 20]);
     limit_of_data: |mode| exhaust(mode, "-d", 128, &[64, 1 << 20]);
-    limit_lowered_at_run_time: promised("limits lowered");
+    limit_lowered_at_run_time: "limits lowered";
     limit_set_by_the_program: "limits late as";
     limit_of_data_set_by_the_program: "limits late data";
     memory_that_is_not_promised: "limits promises";
     addresses_far_apart: "limits aliases";
     null_is_freed_wherever_the_heap_lies: "limits null";
-    refusal_that_flushes_nothing: promised("limits refused");
+    refusal_that_flushes_nothing: "limits refused";
     twenty_thousand_large_blocks: "limits many 20000 65";
-    limit_at_every_step: promised("limits staircase as");
-    limit_of_data_at_every_step: promised("limits staircase data");
+    limit_at_every_step: "limits staircase as";
+    limit_of_data_at_every_step: "limits staircase data";
 
     membarrier_refused: "seccomp run membarrier=1 {THREADS} together {5} 160";
     membarrier_unknown: "seccomp run membarrier=38 {THREADS} migrate {0.5}";
@@ -82,10 +82,7 @@ fn mode_is_what_it_says(mode: Mode) {
     assert!(outcome.stdout.contains("library loaded"), "{}", outcome.report("the library is absent"));
 }
 
-// -- Limits --
-
-/// `kind` is the option of ulimit: -v for the address space, -d for data. What threads gave back is there for
-/// others afterwards, which not every malloc library can say of itself.
+/// `kind` is the option of ulimit: -v for the address space, -d for data.
 fn exhaust(mode: Mode, kind: &str, mib: usize, sizes: &[usize]) {
     let program = compile::program("limits");
     let script = format!("ulimit {kind} {} && exec \"$@\"", mib * 1024);
@@ -93,19 +90,12 @@ fn exhaust(mode: Mode, kind: &str, mib: usize, sizes: &[usize]) {
     for size in sizes {
         let size = size.to_string();
         holds(limited.clone().args(["exhaust", &size, "50"]).with(subject::library(), mode));
-        if subject::is_commensal() {
-            holds(limited.clone().args(["exhaust_threads", &size]).with(subject::library(), mode));
-        }
+        holds(limited.clone().args(["exhaust_threads", &size]).with(subject::library(), mode));
     }
 }
 
-// -- Misuse --
-
 /// One line that says what was found, then SIGABRT; in a process with one thread and in one with two.
 fn misused(mode: Mode, case: &str, sizes: &[usize]) {
-    if !subject::is_commensal() {
-        return;
-    }
     for size in sizes {
         for threaded in ["", "threaded"] {
             let outcome = check(&format!("misuse {case} {size} {threaded}")).outcome(subject::library(), mode);
@@ -113,8 +103,6 @@ fn misused(mode: Mode, case: &str, sizes: &[usize]) {
         }
     }
 }
-
-// -- Privileges --
 
 /// The loader has no part in a static program, so the preload does nothing, and no harm.
 fn static_program(mode: Mode) {
@@ -125,7 +113,7 @@ fn static_program(mode: Mode) {
 
 /// Secure execution ignores a preloaded path; the program runs as without it.
 fn set_user_id_program(mode: Mode) {
-    if subject::library().path().is_none() || !skips::has_tools("set-user-id", &["setpriv"]) {
+    if !skips::has_tools("set-user-id", &["setpriv"]) {
         return;
     }
     let folder = Folder::for_everybody(mode);
@@ -167,8 +155,6 @@ impl Drop for Folder {
     }
 }
 
-// -- Configuration --
-
 fn configured(mode: Mode, configuration: &str) -> Outcome {
     let program: &Path = &compile::program("whoami");
     let run = Run::new(program).args([subject::library().name()]).env("COMMENSAL_CONF", configuration);
@@ -176,9 +162,6 @@ fn configured(mode: Mode, configuration: &str) -> Outcome {
 }
 
 fn unknown_key(mode: Mode) {
-    if !subject::is_commensal() {
-        return;
-    }
     let outcome = configured(mode, "bogus_key:1");
     let told = outcome.stderr.lines().any(|line| line.starts_with("commensal:") && line.contains("bogus_key"));
     assert!(told, "{}", outcome.report("expected a line that begins with `commensal:` and names bogus_key"));
@@ -198,9 +181,6 @@ fn laid_out_for_many_cpus(mode: Mode) {
     const PAGE_KB: u64 = 4;
     // Processes differ by some pages: where the kernel put things.
     const CHANCE_KB: u64 = 400;
-    if !subject::is_commensal() {
-        return;
-    }
     let [few, many] = ["lazy:off,possible_cpus:2", "possible_cpus:512,lazy:off"].map(|conf| resident_kb(mode, conf));
     let expected = (MANY - 2) * 3 * PAGE_KB;
     assert!((many - few).abs_diff(expected) < CHANCE_KB, "{few} kB for 2 CPUs, {many} kB for {MANY}");
@@ -210,9 +190,6 @@ fn laid_out_for_many_cpus(mode: Mode) {
 
 /// It says so, and goes on: under some limit, below those that are wide enough and above those under which nothing runs.
 fn eager_layout_without_memory_is_told_and_goes_on(mode: Mode) {
-    if !subject::is_commensal() {
-        return;
-    }
     let script = "for limit in $(seq 40000 -500 10000); do \
         (ulimit -v $limit; COMMENSAL_CONF=lazy:off,possible_cpus:1024 exec grep -c . /proc/self/status) 2>&1; done; true";
     let outcome = holds(Run::new("sh").args(["-c", script]).with(subject::library(), mode));
@@ -235,9 +212,6 @@ fn eager_layout_without_memory_is_told_and_goes_on(mode: Mode) {
 
 /// A program that had 200 MiB of blocks of 1500 bytes, and gave all back.
 fn statistics_tell_peaks(mode: Mode) {
-    if !subject::is_commensal() {
-        return;
-    }
     let run = Run::new(compile::program("memory")).args(["returns", "1500"]).env("COMMENSAL_CONF", "stats:exit");
     let outcome = holds(run.with(subject::library(), mode));
     let wrong = || outcome.report("expected 1536 with a peak of 130,000 to 150,000 objects, and few in use");
