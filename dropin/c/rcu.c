@@ -166,14 +166,14 @@ static void check_deferred(void) {
 /* What another thread does with its reader until the grace period that is asked for meanwhile is over, or has had time
  * enough. */
 struct part {
-    bool is_kickable;
+    uint32_t kind;
     void (*once)(cm_rcu_reader *);
     void (*again)(cm_rcu_reader *);
 };
 
 static void *play(void *argument) {
     const struct part *part = (const struct part *)argument;
-    cm_rcu_reader *reader = cm_rcu_register(part->is_kickable);
+    cm_rcu_reader *reader = cm_rcu_register(part->kind);
     CHECK(reader != NULL, "no reader");
     if (part->once != NULL)
         part->once(reader);
@@ -223,14 +223,14 @@ static void check_registered(void) {
         struct part part;
         bool ends;
     } cases[] = {
-        {"none", 0, {false, NULL, cm_rcu_checkpoint}, false},
-        {"none", 0, {false, NULL, cm_rcu_checkpoint_always}, true},
-        {"none", 0, {false, cm_rcu_offline, work}, true},
-        {"counted", 100, {false, NULL, cm_rcu_checkpoint}, true},
-        {"flagged", 0, {false, NULL, cm_rcu_checkpoint}, true},
-        {"flagged", 0, {true, NULL, lock_and_unlock}, true},
-        {"kicked", 0, {true, NULL, work}, true},
-        {"kicked", 0, {true, cm_rcu_reader_lock, work}, false},
+        {"none", 0, {CM_RCU_COOPERATIVE, NULL, cm_rcu_checkpoint}, false},
+        {"none", 0, {CM_RCU_COOPERATIVE, NULL, cm_rcu_checkpoint_always}, true},
+        {"none", 0, {CM_RCU_COOPERATIVE, cm_rcu_offline, work}, true},
+        {"counted", 100, {CM_RCU_COOPERATIVE, NULL, cm_rcu_checkpoint}, true},
+        {"flagged", 0, {CM_RCU_COOPERATIVE, NULL, cm_rcu_checkpoint}, true},
+        {"flagged", 0, {CM_RCU_KICKABLE, NULL, lock_and_unlock}, true},
+        {"kicked", 0, {CM_RCU_KICKABLE, NULL, work}, true},
+        {"kicked", 0, {CM_RCU_KICKABLE, cm_rcu_reader_lock, work}, false},
     };
     errno = 1234;
     CHECK(cm_rcu_set("till_qs_ms", 10) == 0, "a setting was refused");
@@ -239,7 +239,7 @@ static void check_registered(void) {
         CHECK(is_over_beside(cases[i].part, cases[i].ends) == cases[i].ends, "case %zu: a grace period was %sover", i,
               cases[i].ends ? "not " : "");
     }
-    cm_rcu_reader *own = cm_rcu_register(false);
+    cm_rcu_reader *own = cm_rcu_register(CM_RCU_COOPERATIVE);
     cm_rcu_reader_synchronize(own);
     uint64_t number = cm_rcu_start();
     CHECK(!is_over_soon(number), "a grace period was over before the thread's own reader reported");
@@ -250,6 +250,7 @@ static void check_registered(void) {
     cm_rcu_unregister(own);
     cm_rcu_synchronize();
     CHECK(errno == 1234, "errno is %d", errno);
+    CHECK(cm_rcu_register(2) == NULL && errno == EINVAL, "a kind of reader that there is none of: errno %d", errno);
     CHECK(cm_rcu_set_policy("fragged", 1) == -1 && errno == EINVAL, "a policy that there is none of: errno %d", errno);
     CHECK(cm_rcu_set_policy("counted", 0) == -1 && errno == EINVAL, "each 0th checkpoint: errno %d", errno);
     struct sigaction action = {.sa_handler = be_urgent};

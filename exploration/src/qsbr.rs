@@ -6,7 +6,7 @@ use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use crate::rcu::{Objects, POLLS, must_end};
 use commensal::heap;
 use commensal::rcu;
-use commensal::rcu::qsbr::{self, Policy, Reader};
+use commensal::rcu::qsbr::{self, KickableReader, Policy, Reader};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{fork, pause};
@@ -41,7 +41,7 @@ fn any_policy(are_silent: bool, random: &mut Rng) -> Policy {
     }
 }
 
-fn in_section(reader: &Reader<true>, objects: &Objects, random: &mut Rng) {
+fn in_section(reader: &KickableReader, objects: &Objects, random: &mut Rng) {
     let section = reader.read();
     let found = objects.find();
     for _ in 0..random.usize(..6) {
@@ -53,7 +53,7 @@ fn in_section(reader: &Reader<true>, objects: &Objects, random: &mut Rng) {
     drop(section);
 }
 
-fn step(reader: &mut Reader<true>, objects: &Objects, random: &mut Rng) {
+fn step(reader: &mut KickableReader, objects: &Objects, random: &mut Rng) {
     match random.u8(..12) {
         0 => reader.checkpoint_always(),
         1 => reader.offline(pause),
@@ -145,7 +145,7 @@ fn forked(seed: u64) -> Outcome {
 }
 
 /// In a child: its thread's reader is waited for, and no other.
-fn live(reader: &mut Reader<true>, objects: &Objects) -> Result<(), &'static str> {
+fn live(reader: &mut KickableReader, objects: &Objects) -> Result<(), &'static str> {
     qsbr::set_policy(Policy::None).map_err(|_| "a policy was refused")?;
     let section = reader.read();
     let found = objects.find();

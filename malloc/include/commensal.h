@@ -50,7 +50,7 @@
  *
  * Threads that come to a point outside of all sections again and again can register: then their sections cost nothing.
  *
- *     cm_rcu_reader *reader = cm_rcu_register(false);
+ *     cm_rcu_reader *reader = cm_rcu_register(CM_RCU_COOPERATIVE);
  *     for (;;) {
  *         struct route *route = CM_RCU_DEREFERENCE(best_route);
  *         ...
@@ -198,6 +198,17 @@ static inline void cm_rcu_reader_unlock(cm_rcu_reader *reader) {
  * The most counters that a set can have.
  */
 #define CM_COUNTERS_MOST 260
+
+/**
+ * A kind of reader: it only reports at checkpoints, and its sections cost nothing.
+ */
+#define CM_RCU_COOPERATIVE 0
+
+/**
+ * A kind of reader: under the policy "kicked" a signal may interrupt it. Objects that it finds stay only between
+ * cm_rcu_reader_lock and cm_rcu_reader_unlock, which cost an addition each.
+ */
+#define CM_RCU_KICKABLE 1
 
 /**
  * A cache of objects of one size. See cm_cache_create.
@@ -1027,14 +1038,14 @@ int cm_rcu_set(const char *name, uint32_t value);
  * cm_rcu_checkpoint_always, cm_rcu_offline). Its sections cost nothing, and grace periods wait for its checkpoints: so it comes to one now and then,
  * and goes offline around whatever blocks for long. One that does neither is waited for, for ever.
  *
- * A kickable one may be interrupted, by the signal SIGURG, if the policy is "kicked". Then its sections must be told: what it finds between
+ * A kickable one (CM_RCU_KICKABLE, else CM_RCU_COOPERATIVE) may be interrupted, by the signal SIGURG, if the policy is "kicked". Then its sections must be told: what it finds between
  * cm_rcu_reader_lock and cm_rcu_reader_unlock stays until the latter; elsewhere it finds nothing that stays. They are two additions each.
  *
  * Returns the reader, or NULL if there is no memory. A thread may have several. Before it ends it gives them back by cm_rcu_unregister.
  *
- * errno: kept, ENOMEM. Threads: any. Signal handlers: no. After fork: yes; the child has the readers of the thread that forked, and no others.
+ * errno: kept, ENOMEM, EINVAL if there is no such kind. Threads: any. Signal handlers: no. After fork: yes; the child has the readers of the thread that forked, and no others.
  */
-cm_rcu_reader *cm_rcu_register(bool is_kickable);
+cm_rcu_reader *cm_rcu_register(uint32_t kind);
 
 /**
  * The reader is no more: nobody waits for it.

@@ -3,12 +3,19 @@
 //! What `counter.rs` says of itself holds here too. Checkpoints and sections are inlined in the header.
 
 use crate::cache::failed;
-use commensal::machine::process::Error;
-use commensal::rcu::qsbr::{NoMemory, Policy, Reader, SignalInUse, set_policy};
+use commensal::heap::{self, Error};
+use commensal::rcu::qsbr::{CooperativeReader, KickableReader, NoMemory, Policy, Reader, SignalInUse, set_policy};
 use commensal::rcu::{Caller, Pace};
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::ManuallyDrop;
 use core::ptr::null_mut;
+
+/// A kind of reader: it only reports at checkpoints, and its sections cost nothing.
+pub const CM_RCU_COOPERATIVE: u32 = 0;
+
+/// A kind of reader: under the policy "kicked" a signal may interrupt it. Objects that it finds stay only between
+/// cm_rcu_reader_lock and cm_rcu_reader_unlock, which cost an addition each.
+pub const CM_RCU_KICKABLE: u32 = 1;
 
 /// What the header has of a reader.
 #[repr(C)]
@@ -27,17 +34,18 @@ unsafe fn known(reader: *mut RcuReader) -> ManuallyDrop<Reader> {
 /// cm_rcu_checkpoint_always, cm_rcu_offline). Its sections cost nothing, and grace periods wait for its checkpoints: so it comes to one now and then,
 /// and goes offline around whatever blocks for long. One that does neither is waited for, for ever.
 ///
-/// A kickable one may be interrupted, by the signal SIGURG, if the policy is "kicked". Then its sections must be told: what it finds between
+/// A kickable one (CM_RCU_KICKABLE, else CM_RCU_COOPERATIVE) may be interrupted, by the signal SIGURG, if the policy is "kicked". Then its sections must be told: what it finds between
 /// cm_rcu_reader_lock and cm_rcu_reader_unlock stays until the latter; elsewhere it finds nothing that stays. They are two additions each.
 ///
 /// Returns the reader, or NULL if there is no memory. A thread may have several. Before it ends it gives them back by cm_rcu_unregister.
 ///
-/// errno: kept, ENOMEM. Threads: any. Signal handlers: no. After fork: yes; the child has the readers of the thread that forked, and no others.
+/// errno: kept, ENOMEM, EINVAL if there is no such kind. Threads: any. Signal handlers: no. After fork: yes; the child has the readers of the thread that forked, and no others.
 #[unsafe(no_mangle)]
-pub extern "C" fn cm_rcu_register(is_kickable: bool) -> *mut RcuReader {
-    let registered = match is_kickable {
-        true => Reader::<true>::register().map(Reader::into_raw),
-        false => Reader::<false>::register().map(Reader::into_raw),
+pub extern "C" fn cm_rcu_register(kind: u32) -> *mut RcuReader {
+    let registered = match kind {
+        CM_RCU_COOPERATIVE => CooperativeReader::register().map(Reader::into_raw),
+        CM_RCU_KICKABLE => KickableReader::register().map(Reader::into_raw),
+        _ => return heap::invalid().cast(),
     };
     registered.map_or_else(
         |NoMemory| {

@@ -3,7 +3,7 @@
 mod common;
 
 use commensal::heap;
-use commensal::rcu::qsbr::{self, Policy, Reader};
+use commensal::rcu::qsbr::{self, CooperativeReader, KickableReader, Policy, Reader};
 use commensal::rcu::{self, Cell};
 use common::{PATIENCE, child};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -98,7 +98,7 @@ fn grace_period_after_a_kick_waits_for_the_kicked_section() {
             let (step, section) = (AtomicU32::new(0), 8 * THRESHOLD);
             thread::scope(|scope| {
                 scope.spawn(|| {
-                    let reader = Reader::<true>::register().unwrap();
+                    let reader = KickableReader::register().unwrap();
                     let outer = reader.read();
                     step.store(1, Ordering::SeqCst);
                     let start = Instant::now();
@@ -139,7 +139,7 @@ fn loaded_value_stays_valid_under_each_policy() {
             for which in 0..READERS {
                 let (cell, boxed, end) = (&cell, &boxed, &end);
                 scope.spawn(move || {
-                    let mut reader = Reader::<true>::register().unwrap();
+                    let mut reader = KickableReader::register().unwrap();
                     let mut looks = which;
                     while !end.load(Ordering::Relaxed) {
                         let section = reader.read();
@@ -191,7 +191,7 @@ fn taken_signal_and_wait_for_oneself_are_refused() {
             return;
         }
         Some(_) => {
-            let _reader = Reader::<false>::register().unwrap();
+            let _reader = CooperativeReader::register().unwrap();
             return rcu::synchronize();
         }
         None => {}

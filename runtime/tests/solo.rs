@@ -9,7 +9,7 @@ use commensal::heap::report;
 use commensal::machine::thread;
 use commensal::rcu;
 use commensal::rcu::TypesafeCache;
-use commensal::rcu::qsbr::Reader;
+use commensal::rcu::qsbr::CooperativeReader;
 use commensal::upkeep;
 use common::model::Heap;
 use common::programs::{hold, operations, run_one};
@@ -47,7 +47,7 @@ fn what_is_deferred_is_freed_at_once_but_in_sections() {
     // In a section of a reader that registered, or of one that did not: each in a process of its own, as a worker comes of it.
     for registers in [true, false] {
         let held = forked::run(|| {
-            let reader = registers.then(|| Reader::<false>::register().expect("there is memory"));
+            let reader = registers.then(|| CooperativeReader::register().expect("there is memory"));
             let section = (!registers).then(rcu::read);
             defer();
             let is_there = rcu::waiting().objects == 1;

@@ -8,7 +8,7 @@ use commensal::central::size_class;
 use commensal::heap;
 use commensal::heap::{locks, report};
 use commensal::rcu;
-use commensal::rcu::qsbr::{Policy, Reader, set_policy};
+use commensal::rcu::qsbr::{KickableReader, Policy, set_policy};
 use core::hint::black_box;
 use core::ptr::null_mut;
 use machine::clock::now_ns;
@@ -142,7 +142,7 @@ fn operations(desks: &[Desk]) -> u64 {
     desks.iter().map(|desk| desk.operations.load(Ordering::Relaxed)).sum()
 }
 
-fn open_and_close(own: &Desk, other: &Desk, reader: &Reader<true>) -> Option<()> {
+fn open_and_close(own: &Desk, other: &Desk, reader: &KickableReader) -> Option<()> {
     let file = heap::allocate(BYTES).cast::<u64>();
     if file.is_null() {
         return None;
@@ -170,7 +170,7 @@ fn work(
     over: &AtomicBool,
     threads: &dyn Threads,
 ) -> Option<()> {
-    let mut reader = Reader::<true>::register().ok()?;
+    let mut reader = KickableReader::register().ok()?;
     let (own, other) = (&desks[number], &desks[(number + 1) % desks.len()]);
     let mut done = 0;
     while !over.load(Ordering::Relaxed) {
@@ -289,7 +289,7 @@ pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> O
             unsafe { *outcome.place() = Some(now_ns() - start) };
             return is_over.store(true, Ordering::Relaxed);
         }
-        let Ok(mut reader) = Reader::<true>::register() else {
+        let Ok(mut reader) = KickableReader::register() else {
             has_failed.store(true, Ordering::Relaxed);
             return begun.store(true, Ordering::Release);
         };
@@ -318,7 +318,7 @@ pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> O
 /// Nanoseconds of one checkpoint of a thread that nobody waits for. None: no memory, or a policy was refused.
 pub fn checkpoint_ns(arm: Arm) -> Option<f64> {
     arm.begin()?;
-    let mut reader = Reader::<true>::register().ok()?;
+    let mut reader = KickableReader::register().ok()?;
     let start = now_ns();
     for _ in 0..CHECKPOINTS {
         if arm.reports.has_checkpoints() {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use arc_swap::ArcSwap;
-use commensal::rcu::qsbr::{self, Policy, Reader};
+use commensal::rcu::qsbr::{self, CooperativeReader, KickableReader, Policy, Reader};
 use commensal::{heap, rcu};
 
 use super::timing::{allowed, best_ns, stay_on};
@@ -191,8 +191,8 @@ fn cell(times: u64) {
 }
 
 thread_local! {
-    static READER: RefCell<Option<Reader<false>>> = const { RefCell::new(None) };
-    static KICKABLE_READER: RefCell<Option<Reader<true>>> = const { RefCell::new(None) };
+    static READER: RefCell<Option<CooperativeReader>> = const { RefCell::new(None) };
+    static KICKABLE_READER: RefCell<Option<KickableReader>> = const { RefCell::new(None) };
 }
 
 /// Each checkpoint reports, as liburcu's does.

@@ -69,19 +69,39 @@ fn look_after(record: &Record) {
     domain.registered.look_after(record, &domain.grace);
 }
 
-/// A reader of the calling thread, which is *online*: grace periods wait for its checkpoints. If it is `KICKABLE`, it
-/// may be interrupted under [`Policy::Kicked`], and each section costs two additions to its own word.
+/// A registered reader of the calling thread, [cooperative](CooperativeReader) or [kickable](KickableReader).
 ///
-/// It serves programs that would open a section again and again, as in a server's loop, with a checkpoint at its end.
-/// Work that blocks for long goes into [`offline`](Self::offline). Grace periods wait for ever for a reader that is
-/// forgotten and does neither, but not for one that is dropped.
+/// It serves threads that read again and again, such as a server's loop, with a checkpoint in each iteration. While the
+/// reader is online, grace periods wait for its next checkpoint. Run work that blocks for long in
+/// [`offline`](Self::offline). Grace periods wait for ever for a reader that is forgotten, but not for one that is
+/// dropped.
 ///
-/// A thread may have several. A fork child has those of the thread that forked. Not for signal handlers.
+/// A thread may have several readers. A fork child has those of the thread that forked. Not for signal handlers.
+///
+/// ```
+/// use commensal::rcu::qsbr::CooperativeReader;
+///
+/// let mut reader = CooperativeReader::register().expect("there is memory");
+/// for _request in 0..1000 {
+///     let section = reader.read(); // free
+///     // Look up shared objects and use them.
+///     drop(section);
+///     reader.checkpoint(); // mostly one load
+/// }
+/// reader.synchronize(); // waits for all other readers
+/// ```
 #[derive(Debug)]
 pub struct Reader<const KICKABLE: bool = false> {
     record: &'static Record,
     not_send: PhantomData<*mut ()>,
 }
+
+/// A reader that only reports at checkpoints. Its sections cost nothing.
+pub type CooperativeReader = Reader<false>;
+
+/// A reader that a signal may interrupt under [`Policy::Kicked`]. Each of its sections costs two additions to a word of
+/// its own.
+pub type KickableReader = Reader<true>;
 
 /// A section of a [`Reader`], until it is dropped.
 #[derive(Debug)]

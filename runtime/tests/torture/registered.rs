@@ -6,14 +6,12 @@ use super::{Flavour, RIG, Section, count, dawdle, goes_on, wait_for_child};
 use crate::common::forks::Way;
 use crate::common::random::Random;
 use commensal::rcu;
-use commensal::rcu::qsbr::{Policy, Reader, set_policy};
+use commensal::rcu::qsbr::{KickableReader as Kickable, Policy, set_policy};
 use std::thread;
 use std::time::Duration;
 
-type Kickable = Reader<true>;
-
 fn register() -> Kickable {
-    Reader::register().expect("there is memory")
+    Kickable::register().expect("there is memory")
 }
 
 pub fn read<F: Flavour>(random: &mut Random) {
