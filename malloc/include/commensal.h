@@ -1,87 +1,102 @@
-/* Commensal: what libcommensal has besides the C library's memory functions.
+/* Commensal: counters, object caches, memory groups and RCU, besides the memory functions of the C library.
  *
- * Lazy counters. A counter costs its owner a plain addition, and becomes a per-CPU counter when others come. It begins as one word for its
- * owner, the first thread that adds or the one that bound it, and one for all others. When a second sharer is announced
- * (cm_counter_share), or when others than the owner have added often enough (1024 times; 64 times once two threads of the program ran
- * at the same time, 16 times once eight did), it is upgraded: from then on every thread adds to a line of its CPU. One that was not
- * upgraded is nothing but its 32 bytes, on machines with any number of CPUs.
+ * Link with -lcommensal; pkg-config knows it as `commensal`. The header is for C11 and C++17.
+ *
+ * Lazy counters (cm_counter). One thread owns a counter and adds to it by a plain addition. When other threads add too,
+ * it becomes a per-CPU counter, and no addition is lost. A counter of one thread takes 32 bytes on any machine.
  *
  *     static cm_counter requests = CM_COUNTER_INIT;
  *     cm_counter_add(&requests, 1);
  *     printf("%lld requests\n", (long long)cm_counter_sum(&requests));
  *
- * A set is several counters with one owner that are upgraded and destroyed as one: four fit a cache line.
+ * Sets of counters (cm_counters). A set is several counters with one owner, which are upgraded and destroyed together.
+ * Four of them fit into a cache line.
  *
  *     enum { HITS, MISSES, KINDS };
  *     static CM_COUNTERS(KINDS) lookups = CM_COUNTERS_INIT(KINDS);
  *     cm_counters_add(&lookups.set, HITS, 1);
  *
- * An index that is not below the length of its set ends the program with a message.
+ * Object caches (cm_cache). A cache hands out objects of one size from a per-CPU magazine, without a lock. With a
+ * constructor, objects stay constructed between uses: it runs once for each object, not for each use.
  *
- * Arithmetic is modulo 2^64, and values are read as signed. Additions order nothing else: who reads a sum after a thread was joined, or after
- * another such order, finds its additions in it.
- *
- * Object caches. A cache gives objects of one size: from arrays of the CPU that asks, without a lock, and constructed if it has a
- * constructor, which runs once for each object and not once for each use.
- *
+ *     struct context { int depth; };
  *     cm_cache *contexts = cm_cache_create("context", sizeof(struct context), 0, NULL);
  *     struct context *context = cm_cache_alloc(contexts);
  *     cm_cache_free(contexts, context);
  *
- * Memory groups. What is allocated in a group is charged to it and to its parents, up to their limits, and released together.
+ * Memory groups (cm_group). A thread enters a group, and what it allocates is charged to the group and to the group's
+ * parents, up to their limits. Destroying the group frees all of it at once.
  *
  *     cm_group *request = cm_group_create("request", NULL, 1 << 20);
  *     cm_group_entry entry;
  *     cm_group_enter(request, &entry);
- *     char *text = malloc(1000);
+ *     char *text = strdup("charged to the request");
  *     cm_group_leave(&entry);
- *     cm_group_destroy(request);
+ *     puts(text);
+ *     cm_group_destroy(request);                              // frees the text
  *
- * RCU. Readers find things without a lock; whoever takes one away waits, before it is freed, for all readers that may still have it.
+ * RCU (cm_rcu). Readers look up objects without a lock. An updater makes an object unreachable, and frees it after a
+ * grace period: when all read sections have ended that may have found it.
  *
- *     cm_rcu_section section = cm_rcu_read_lock();
- *     struct route *route = CM_RCU_DEREFERENCE(best_route);
- *     ...
- *     cm_rcu_read_unlock(section);
+ *     struct route { int cost; };
+ *     static struct route *best_route;
  *
- *     struct route *old = best_route;                         // the one updater, or whoever has the updaters' lock
+ *     struct route *old = best_route;                         // the only updater, or under the updaters' lock
+ *     struct route *better = malloc(sizeof *better);
+ *     better->cost = 3;
  *     CM_RCU_PUBLISH(best_route, better);
  *     cm_rcu_defer_free(old);                                 // or cm_rcu_synchronize(); free(old);
  *
- * Threads that come to a point outside of all sections again and again can register: then their sections cost nothing.
+ *     cm_rcu_section section = cm_rcu_read_lock();            // any reader
+ *     struct route *route = CM_RCU_DEREFERENCE(best_route);
+ *     printf("the cost is %d\n", route->cost);
+ *     cm_rcu_read_unlock(section);
+ *
+ * Registered readers (cm_rcu_reader). A thread that reads in a loop can register a reader. Its sections then cost
+ * nothing, and it reports at a checkpoint in each iteration that it has left them.
  *
  *     cm_rcu_reader *reader = cm_rcu_register(CM_RCU_COOPERATIVE);
- *     for (;;) {
- *         struct route *route = CM_RCU_DEREFERENCE(best_route);
- *         ...
- *         cm_rcu_checkpoint(reader);                          // nothing that was found before is used after it
+ *     long costs = 0;
+ *     for (int i = 0; i < 1000; i++) {
+ *         struct route *best = CM_RCU_DEREFERENCE(best_route);
+ *         costs += best->cost;
+ *         cm_rcu_checkpoint(reader);                          // do not use `best` after this
  *     }
+ *     cm_rcu_unregister(reader);
+ *     printf("the costs are %ld\n", costs);
  *
- * The lock report. The library knows who waited for its own locks, and how long; here are the five callers that waited most.
+ * Lock report. The library records which of its functions waited for its own locks, and how long.
  *
  *     cm_lock_row rows[5];
  *     size_t found = cm_lock_report(rows, 5, NULL);
- *     for (size_t at = 0; at < found && at < 5; at++)
- *         printf("%s waited %llu ns for %s\n", rows[at].caller, (unsigned long long)rows[at].total_wait_ns, rows[at].type);
+ *     for (size_t i = 0; i < found && i < 5; i++)
+ *         printf("%s waited %llu ns\n", rows[i].caller, (unsigned long long)rows[i].total_wait_ns);
  *
- * Upkeep. Memory that nobody uses goes back to the system in the background, slot by slot, once an interval of a second; a program may change that while it
- * runs, or do it in a thread of its own.
+ * Upkeep. The library returns idle memory to the kernel in the background, each slot in its turn, once in an interval.
+ * A program can change the interval, or do upkeep in a thread of its own.
  *
  *     cm_upkeep_set("interval_ms", 250);
- *     cm_upkeep_set("shepherd", 0);
- *     int64_t ns = cm_upkeep_tick();                          // in a thread that sleeps for so long, then
+ *     cm_upkeep_set("shepherd", 0);                           // no background thread of the library
+ *     int64_t ns = cm_upkeep_tick();
+ *     printf("call it again in %lld ns\n", (long long)ns);
  *
- * What the comments of the functions end with:
+ * Sandboxes. A program that installs a filter of system calls may enter plain mode first. There the library makes only
+ * system calls that the C library's malloc and threads make too.
  *
- * errno            what it is set to; "kept": it is as before.
- * Threads          who may call the function, at the same time as any other one unless it says otherwise.
- * Signal handlers  whether they may call it, in the middle of any function here too. What a handler adds that interrupts an addition of its
- *                  own thread is counted, and so is what it interrupted.
- * After fork       whether the child may call it. There counters have the values that they had at the fork, and the thread that forked owns
- *                  what it owned. A child of vfork shares its parent's memory, and must not add to upgraded counters if the parent has
- *                  threads.
+ *     cm_sandbox_enter();                                     // then install the filter
  *
- * Fallback mode is what the library works in before Linux 6.3 or glibc 2.35, and with GLIBC_TUNABLES=glibc.pthread.rseq=0.
+ * Unless its comment says otherwise, this holds for each function:
+ *
+ * errno            It stays unchanged. A function that sets it says so.
+ * Threads          Any thread may call the function, while other threads call this or any other function.
+ * Signal handlers  They may call the function, and may have interrupted any function of this library.
+ * After fork       The child may call the function.
+ * Time             It takes constant time.
+ * Pointers         They lead to valid objects. NULL is allowed only where the comment says so.
+ *
+ * A slot is the kernel's concurrency id (mm_cid) of a running thread. A process uses as many slots as threads have run
+ * at the same time. Before Linux 6.3 or glibc 2.35, and with GLIBC_TUNABLES=glibc.pthread.rseq=0, the library works in
+ * fallback mode: each thread has a slot of its own.
  */
 
 #ifndef COMMENSAL_H
@@ -91,41 +106,455 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A counter of value 0 that nobody owns. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Lazy counters ----
+ *
+ * A counter starts with one word for its owner and one word for all other threads. It is upgraded to a per-CPU counter
+ * by cm_counter_share, or when other threads have added often enough: 1024 times, 64 times once two threads of the
+ * program ran at the same time, 16 times once eight did. If there is no memory for that, the counter works on as it is.
+ * When the additions of other threads then exceed 2^30 in either direction, the program ends with a message.
+ *
+ * Arithmetic is modulo 2^64, and values are read as signed. An addition orders no other memory access. A sum includes
+ * the additions of a thread that was joined, or that was ordered before the sum in another way.
+ *
+ * Signal handlers  If a handler interrupts an addition of its own thread, both additions count.
+ * After fork       The child's counters have the values of the fork. The thread that forked still owns its counters.
+ *                  A child of vfork shares memory with its parent: if the parent has threads, the child must not add to
+ *                  upgraded counters.
+ */
+
+/* Initialises a counter: value 0, no owner. */
 #define CM_COUNTER_INIT {{0}}
 
-/* The type of a set of n counters, a constant from 1 to CM_COUNTERS_MOST: 16 + 12 n bytes, rounded up to 8. Its member `set` is what
- * the functions take. */
+/// One lazy counter. Zeroed memory is a counter of value 0 without an owner. Do not copy or move it, and do not put it
+/// into memory that processes share. Its members are private.
+typedef struct cm_counter {
+    uint64_t _words[4];
+} cm_counter;
+
+/// An approximate value.
+typedef struct cm_reading {
+    /// The value read.
+    int64_t value;
+    /// The largest difference from the true value, in either direction.
+    uint64_t error;
+} cm_reading;
+
+/// Adds `amount` to the counter. The first thread that adds becomes the owner and adds by a plain addition. Other
+/// threads add atomically. After the upgrade each thread adds to a line of its CPU.
+void cm_counter_add(struct cm_counter *counter, int64_t amount);
+
+/// Subtracts `amount` from the counter. Otherwise like cm_counter_add.
+void cm_counter_sub(struct cm_counter *counter, int64_t amount);
+
+/// Adds `amount` like cm_counter_add, but skips the owner check. A call from another thread may lose additions.
+///
+/// Threads, Signal handlers, After fork: only the owner, or any thread after the upgrade.
+void cm_counter_add_local(struct cm_counter *counter, int64_t amount);
+
+/// Adds `amount` like cm_counter_add, for a thread that is probably not the owner. It skips the owner check, and does
+/// not make the thread the owner. The owner may call it too, but pays for an atomic operation.
+void cm_counter_add_remote(struct cm_counter *counter, int64_t amount);
+
+/// Upgrades the counter now, because several threads will add. Takes about a microsecond, and nothing if the counter is
+/// upgraded already.
+///
+/// Returns 0, or -1 with the counter unchanged. Then later additions of other threads try again.
+///
+/// errno: ENOMEM if there is no memory.
+int cm_counter_share(struct cm_counter *counter);
+
+/// Returns whether the counter is upgraded.
+bool cm_counter_is_shared(const struct cm_counter *counter);
+
+/// Makes the calling thread the owner, of a new counter or of one that was handed over. An upgraded counter gives its
+/// memory back and is lazy again. The value stays.
+///
+/// Time: that of cm_counter_sum. Threads, Signal handlers: while no other code uses the counter. After fork: yes, but
+/// if another thread forks during the call, the child's counter has any value.
+void cm_counter_bind(struct cm_counter *counter);
+
+/// Returns the sum of all additions, and how far it may be off: 0 before the upgrade, and at most 512 for each slot
+/// after it. Additions at the same time may be included.
+///
+/// Time: constant, three cache lines on any number of CPUs. In fallback mode, and while a limited addition collects
+/// what slots hold, the result is exact and takes as long as cm_counter_sum.
+struct cm_reading cm_counter_read(const struct cm_counter *counter);
+
+/// Returns cm_counter_read, with values below 0 replaced by 0.
+struct cm_reading cm_counter_read_positive(const struct cm_counter *counter);
+
+/// Returns the exact sum of all additions. Additions at the same time may be included.
+///
+/// Time: proportional to the number of slots that have added.
+int64_t cm_counter_sum(const struct cm_counter *counter);
+
+/// Returns cm_counter_sum, with values below 0 replaced by 0.
+int64_t cm_counter_sum_positive(const struct cm_counter *counter);
+
+/// Compares the counter with `with`. Returns -1 if it is less, 0 if it is equal, and 1 if it is greater.
+///
+/// Time: that of cm_counter_read if its result decides, else that of cm_counter_sum.
+int cm_counter_compare(const struct cm_counter *counter, int64_t with);
+
+/// Adds `amount` if the counter stays at or below `limit`, and returns whether it did. Always adds an amount that is
+/// not positive.
+///
+/// For any number of threads, limited additions with one limit never bring the counter above it, and none fails while
+/// there is room. cm_counter_add ignores limits: while it has the counter above this limit, limited additions at the
+/// same time may use room that it made. So does a limited addition with a larger limit. An owner that adds 2^28 or more
+/// within limits, and subtracts it again, causes an upgrade.
+///
+/// It may return false too early, by up to 1024 for each slot,
+///
+/// - in a signal handler that interrupts another limited addition;
+/// - where the kernel refuses membarrier, if there were unlimited additions before the first limited one;
+/// - if each of 64 attempts to collect what slots hold meets a thread in the middle of an addition.
+///
+/// It also returns false if an upgrade is due and there is no memory.
+///
+/// Time: constant, but proportional to the number of slots on the way to the limit, when it collects what slots hold.
+bool cm_counter_limited_add(struct cm_counter *counter, int64_t amount, int64_t limit);
+
+/// Sets the counter to `value`, by adding the difference from cm_counter_sum. Additions at the same time are kept. If
+/// several threads set at the same time, each adds its difference.
+///
+/// Time: that of cm_counter_sum.
+void cm_counter_set(struct cm_counter *counter, int64_t value);
+
+/// Subtracts cm_counter_sum from the counter and returns it. Additions at the same time are kept for the next call, so
+/// none is lost between two calls.
+///
+/// Time: that of cm_counter_sum. Threads, Signal handlers: one call at a time.
+int64_t cm_counter_reset(struct cm_counter *counter);
+
+/// Frees the memory that the counter has besides its 32 bytes, and zeroes these: it is a new counter.
+///
+/// Time: that of cm_counter_sum. Threads, Signal handlers: while no other code uses the counter.
+void cm_counter_destroy(struct cm_counter *counter);
+
+/* ---- Sets of lazy counters ----
+ *
+ * A set has one owner, and its counters are upgraded together. Otherwise each function does to the counter `index` what
+ * the function of the same name does to a cm_counter: same errno, threads, signal handlers and time. An index that is
+ * not below the length of the set ends the program with a message.
+ */
+
+/* The type of a set of `n` counters. `n` is a constant from 1 to CM_COUNTERS_MOST. It takes 16 + 12 n bytes, rounded up
+ * to 8. Its member `set` is the argument for the functions. */
 #define CM_COUNTERS(n)                                                                                    \
-    struct {                                                                                                 \
-        cm_counters set;                                                                                     \
+    struct {                                                                                              \
+        cm_counters set;                                                                                  \
         uint64_t words[((n) * 12 + 7) / 8 * sizeof(char[(n) > 0 && (n) <= CM_COUNTERS_MOST ? 1 : -1])];   \
     }
 
-/* A set of n counters, all 0 and nobody's. */
+/* Initialises a set of `n` counters: all 0, no owner. */
 #define CM_COUNTERS_INIT(n) {{0, 0, (n)}, {0}}
 
-/* Lets readers find what `value` leads to, and all that was written there before. */
+/// The largest number of counters in a set.
+#define CM_COUNTERS_MOST 260
+
+/// The beginning of a set of lazy counters; the words of its counters follow. See CM_COUNTERS. Do not copy or move a
+/// set, and do not put it into memory that processes share. Its members are private.
+typedef struct cm_counters {
+    uint64_t _state;
+    uint32_t _additions;
+    uint32_t _length;
+} cm_counters;
+
+/// Returns the bytes of a set of `n` counters, for cm_counters_begin: 16 + 12 n, rounded up to 8. Returns 0 on error.
+///
+/// errno: EINVAL if `n` is 0 or above CM_COUNTERS_MOST.
+size_t cm_counters_bytes(size_t n);
+
+/// Makes a set of `n` counters, all 0 and without an owner, in the memory at `place`: cm_counters_bytes(n) bytes,
+/// aligned to 8, with any contents.
+///
+/// Returns the set, which begins at `place`, or NULL with the memory unchanged.
+///
+/// errno: EINVAL if `n` is 0 or above CM_COUNTERS_MOST. Time: proportional to `n`. Threads, Signal handlers: while no
+/// other code uses the memory.
+struct cm_counters *cm_counters_begin(void *place, size_t n);
+
+/// Adds `amount` to a counter.
+void cm_counters_add(struct cm_counters *set, size_t index, int64_t amount);
+
+/// Subtracts `amount` from a counter.
+void cm_counters_sub(struct cm_counters *set, size_t index, int64_t amount);
+
+/// Adds `amount` to a counter without the owner check.
+void cm_counters_add_local(struct cm_counters *set, size_t index, int64_t amount);
+
+/// Adds `amount` to a counter, from a thread that is probably not the owner.
+void cm_counters_add_remote(struct cm_counters *set, size_t index, int64_t amount);
+
+/// Upgrades all counters of the set now. Returns 0, or -1 with the set unchanged.
+int cm_counters_share(struct cm_counters *set);
+
+/// Returns whether the set is upgraded.
+bool cm_counters_is_shared(const struct cm_counters *set);
+
+/// Makes the calling thread the owner of the set.
+void cm_counters_bind(struct cm_counters *set);
+
+/// Returns the approximate sum of a counter.
+cm_reading cm_counters_read(const struct cm_counters *set, size_t index);
+
+/// Returns cm_counters_read, with values below 0 replaced by 0.
+cm_reading cm_counters_read_positive(const struct cm_counters *set, size_t index);
+
+/// Returns the exact sum of a counter.
+int64_t cm_counters_sum(const struct cm_counters *set, size_t index);
+
+/// Returns cm_counters_sum, with values below 0 replaced by 0.
+int64_t cm_counters_sum_positive(const struct cm_counters *set, size_t index);
+
+/// Returns -1, 0 or 1 if a counter is less than `value`, equal, or greater.
+int cm_counters_compare(const struct cm_counters *set, size_t index, int64_t value);
+
+/// Adds `amount` to a counter if it stays at or below `limit`, and returns whether it did.
+bool cm_counters_limited_add(struct cm_counters *set, size_t index, int64_t amount, int64_t limit);
+
+/// Sets a counter to `value`.
+void cm_counters_set(struct cm_counters *set, size_t index, int64_t value);
+
+/// Subtracts the sum of a counter from it and returns it.
+int64_t cm_counters_reset(struct cm_counters *set, size_t index);
+
+/// Frees the memory that the set has besides its own bytes, and makes it a new set of the same length.
+void cm_counters_destroy(struct cm_counters *set);
+
+/* ---- Object caches ---- */
+
+/// A cache of objects of one size. See cm_cache_create.
+typedef struct cm_cache cm_cache;
+
+/// Constructs an object in raw memory, or destroys one. It may allocate and free, by malloc and from other caches. It
+/// must not create or destroy caches, and must return.
+typedef void (*cm_cache_hook)(void *object, void *argument);
+
+/// Options for a new cache. Zeroes are the defaults.
+typedef struct cm_cache_options {
+    /// Constructs each object once, when its memory is first carved. Objects stay constructed between uses. NULL: none.
+    cm_cache_hook constructor;
+    /// Destroys each constructed object once, before its memory goes back. NULL: none. Any thread calls it, with all
+    /// signals blocked if it is the library's background thread. So it must not take a lock that a thread may hold
+    /// while it allocates, shrinks, tunes, trims or destroys.
+    cm_cache_hook destructor;
+    /// The second argument of both.
+    void *argument;
+    /// The largest number of objects that a slot keeps, as for cm_cache_tune. 0: as many as suit their size and use.
+    size_t limit;
+    /// The number of objects that move at once, as for cm_cache_tune. Not 0 if `limit` is not.
+    size_t batch;
+    /// Whether readers in read sections may look at freed objects. A freed object may be used again at once, but its
+    /// memory stays a constructed object of this cache until all open sections have ended. So a reader that has found
+    /// an object locks it, or counts a reference, in a field that the constructor made. Then it checks that the object
+    /// is still the one that it looked for. See examples/rcu_typesafe.c.
+    ///
+    /// A background thread returns that memory. It starts when the cache is created in a program with a second thread,
+    /// else when an object is freed. So if signal handlers free objects, create the cache when the program has a second
+    /// thread, and not in a child that a signal handler forked, before that handler has returned.
+    bool typesafe_by_rcu;
+} cm_cache_options;
+
+/// Creates a cache of objects of `size` bytes (1 to 131072), aligned to `alignment` (a power of two up to 65536; 0: as
+/// malloc aligns). Reports show the name: letters, digits, '-', '_', '.' and '/', cut after 31. `options` may be NULL.
+///
+/// Returns the cache, or NULL. Takes a microsecond or two, and interrupts no other CPU.
+///
+/// errno: ENOMEM if there is no memory; EINVAL if an argument is out of its range. Signal handlers: yes, but ENOMEM is
+/// more likely there; not with `typesafe_by_rcu`.
+struct cm_cache *cm_cache_create(const char *name,
+                                 size_t size,
+                                 size_t alignment,
+                                 const struct cm_cache_options *options);
+
+/// Destroys a cache without live objects, and returns its memory at once. Interrupts no other CPU. For a typesafe cache
+/// it waits for a grace period: in a read section, or with a registered reader online, it ends the program with a
+/// message.
+///
+/// Returns 0, or -1 with the cache unchanged.
+///
+/// errno: EBUSY if objects are alive (see cm_cache_alive). Time: proportional to the cache's memory. Threads: while no
+/// other thread uses the cache. Signal handlers: no.
+int cm_cache_destroy(struct cm_cache *cache);
+
+/// Allocates an object: as its last user left it, or as the constructor made it, or with any contents.
+///
+/// Returns the object, or NULL.
+///
+/// errno: ENOMEM if there is no memory.
+void *cm_cache_alloc(struct cm_cache *cache);
+
+/// Frees an object of this cache; it must be constructed if the cache has a constructor. NULL is ignored. free() frees
+/// objects too, but takes longer.
+void cm_cache_free(struct cm_cache *cache, void *object);
+
+/// Allocates `count` objects into `objects`.
+///
+/// Returns how many it allocated: fewer than `count` if there is no memory for more. The other places stay unchanged.
+///
+/// errno: ENOMEM if there are fewer. Time: proportional to `count`.
+size_t cm_cache_alloc_bulk(struct cm_cache *cache, void **objects, size_t count);
+
+/// Frees the `count` objects in `objects`.
+///
+/// Time: proportional to `count`.
+void cm_cache_free_bulk(struct cm_cache *cache, void *const *objects, size_t count);
+
+/// Fills a reserve up to `count` objects. An allocation that would fail takes an object from it, so the next `count`
+/// allocations, on any thread, cannot fail.
+///
+/// Returns 0, or -1 with the reserve as far as it was filled.
+///
+/// errno: ENOMEM if there is no memory. Time: proportional to `count`. Signal handlers: yes, but ENOMEM is more likely
+/// there.
+int cm_cache_prefill(struct cm_cache *cache, size_t count);
+
+/// Returns the cache's unused memory, except its reserve. Interrupts other CPUs that hold some.
+///
+/// Time: proportional to the number of slots and to the memory.
+void cm_cache_shrink(struct cm_cache *cache);
+
+/// Sets how many objects each slot keeps: at most `limit`, which move in batches of `batch` (1 to 125). The limit is at
+/// least one batch, and at most 256 of them. The cache may be in use. Replaces magazines of slots, and interrupts other
+/// CPUs that hold some.
+///
+/// Returns 0, or -1. After EINVAL nothing has changed. After EAGAIN magazines in use keep their size until the library
+/// replaces them.
+///
+/// errno: EINVAL if a number is out of its range; EAGAIN if the kernel refuses membarrier, or in a signal handler that
+/// interrupted such work. Time: proportional to the number of slots.
+int cm_cache_tune(struct cm_cache *cache, size_t limit, size_t batch);
+
+/// Returns the number of live objects: exact if no thread allocates or frees meanwhile.
+///
+/// Time: proportional to the number of slots.
+size_t cm_cache_alive(struct cm_cache *cache);
+
+/* ---- Memory groups ---- */
+
+/// Memory that is charged, limited and freed together. See cm_group_create.
+typedef struct cm_group cm_group;
+
+/// A thread's stay in a group. The library uses it, where it is, from cm_group_enter until cm_group_leave. Usually it
+/// is a local variable.
+typedef struct cm_group_entry {
+    /// Private.
+    void *opaque[2];
+} cm_group_entry;
+
+/// Statistics of a group.
+typedef struct cm_group_stats {
+    /// Bytes charged: blocks in use, of the group and its children, and what magazines of slots hold for them.
+    uint64_t charged;
+    /// The most bytes charged at once, exact to one refill of a magazine.
+    uint64_t peak;
+    /// The limit in bytes. UINT64_MAX: none.
+    uint64_t limit;
+    /// Allocations refused by the limit of the group or of a parent.
+    uint64_t refused;
+    /// Entries that threads have not left.
+    uint32_t inside;
+    /// Groups that have this group as their parent.
+    uint32_t children;
+    /// Caches made, one for each size class used.
+    uint32_t caches;
+    /// Blocks above 32 KiB in use.
+    uint32_t large_blocks;
+} cm_group_stats;
+
+/// Creates a group. All that is charged to the group is charged to `parent` too, whose limit also holds; NULL: no
+/// parent. `limit` is in bytes; 0: no limit. Reports show the name: letters, digits, '-', '_', '.' and '/', cut after
+/// 23.
+///
+/// Returns the group, or NULL. Takes less than a microsecond. Interrupts no CPU, nor do the group's first allocations.
+///
+/// errno: ENOMEM if there is no memory; EINVAL if the name is refused. Signal handlers: yes, but ENOMEM is more likely
+/// there.
+struct cm_group *cm_group_create(const char *name, struct cm_group *parent, uint64_t limit);
+
+/// Destroys a group and frees all that was allocated in it at once. Interrupts no CPU.
+///
+/// Returns 0, or -1 with the group unchanged.
+///
+/// errno: EBUSY if threads are inside, or the group has children. Time: proportional to the memory, not to the number
+/// of blocks. Threads: while no thread uses the group's memory, allocates in it by cm_group_alloc, or is about to enter
+/// it. Signal handlers: no. After fork: yes; of the threads that were inside, the one that forked still is.
+int cm_group_destroy(struct cm_group *group);
+
+/// Enters a group: until it leaves or enters another group, the calling thread allocates there by malloc and its kin
+/// and by C++'s new. A thread may enter a group several times. Any thread may free the blocks anywhere. realloc leaves
+/// a block in its group. `entry` need not be initialised.
+///
+/// After the first entry, all threads of the process allocate some nanoseconds more slowly, because malloc looks up the
+/// thread's group. cm_group_alloc does not.
+///
+/// Returns 0, or -1. A thread that ends inside leaves the group entered for ever.
+///
+/// errno: EBUSY if another thread is destroying the group. Signal handlers: yes, if they leave before they return.
+int cm_group_enter(struct cm_group *group, struct cm_group_entry *entry);
+
+/// Leaves the group that the thread entered with `entry`. If it has entered other groups since, it stays in those.
+///
+/// Returns 0, or -1.
+///
+/// errno: EINVAL if the thread did not enter with `entry`, or has left. Threads: the one that entered.
+int cm_group_leave(struct cm_group_entry *entry);
+
+/// Allocates at least `size` bytes in a group, even if the thread is inside another one. free and realloc take the
+/// block.
+///
+/// Returns the block, aligned as malloc's, or NULL.
+///
+/// errno: ENOMEM if there is no memory, or no room within the limits.
+void *cm_group_alloc(struct cm_group *group, size_t size);
+
+/// Allocates like cm_group_alloc, at a multiple of `alignment`, a power of two.
+///
+/// errno: ENOMEM as for cm_group_alloc; EINVAL if `alignment` is not a power of two.
+void *cm_group_aligned_alloc(struct cm_group *group, size_t alignment, size_t size);
+
+/// Sets the limit to `limit` bytes; 0: no limit. Earlier charges stay, even beyond it. Then allocations fail until
+/// enough has been freed.
+void cm_group_set_limit(struct cm_group *group, uint64_t limit);
+
+/// Reads the statistics of a group into `stats`: exact at rest.
+///
+/// Time: proportional to the number of slots.
+void cm_group_stats_read(struct cm_group *group, struct cm_group_stats *stats);
+
+/// Returns the group that the thread entered last and has not left, or NULL.
+struct cm_group *cm_group_current(void);
+
+/* ---- RCU: read sections, grace periods, deferred frees ---- */
+
+/* Stores `value` into `pointer`, so that readers find the object, with all that was written to it before. */
 #define CM_RCU_PUBLISH(pointer, value) __atomic_store_n(&(pointer), (value), __ATOMIC_RELEASE)
 
-/* What a pointer leads to that updaters change: in a read section, or with the updaters' lock. */
+/* Loads `pointer`, which an updater may replace. Call it in a read section or under the updaters' lock. */
 #define CM_RCU_DEREFERENCE(pointer) __atomic_load_n(&(pointer), __ATOMIC_ACQUIRE)
 
-/* A list that readers go through while others change it: where it begins, and what each of its members has. Updaters exclude each other, and
- * free what they have removed after a grace period. Readers see each member that was there all the while, and others perhaps. */
+/* A list that readers walk while an updater changes it: the list's head, and a part of each of its members. Updaters
+ * exclude each other. They free a removed member after a grace period. A reader sees each member that is in the list
+ * during the whole walk, and may see others. */
 typedef struct cm_rcu_list {
     struct cm_rcu_list *next, *previous;
 } cm_rcu_list;
 
-/* An empty list. */
+/* Initialises an empty list. */
 #define CM_RCU_LIST_INIT(list) {&(list), &(list)}
 
-/* Makes a list empty that no reader knows yet. */
+/* Makes `list` empty. No reader may know it yet. */
 static inline void cm_rcu_list_init(cm_rcu_list *list) {
     list->next = list->previous = list;
 }
 
-/* Puts a member behind another one, or at the front of a list. Readers find it as it is now. */
+/* Inserts `member` after `before`, which is another member, or the list for its front. */
 static inline void cm_rcu_list_add(cm_rcu_list *member, cm_rcu_list *before) {
     member->next = before->next;
     member->previous = before;
@@ -133,18 +562,18 @@ static inline void cm_rcu_list_add(cm_rcu_list *member, cm_rcu_list *before) {
     CM_RCU_PUBLISH(before->next, member);
 }
 
-/* Puts a member at the end of a list. */
+/* Appends `member` to the end of `list`. */
 static inline void cm_rcu_list_add_last(cm_rcu_list *member, cm_rcu_list *list) {
     cm_rcu_list_add(member, list->previous);
 }
 
-/* Takes a member out of its list. Readers that have come to it find their way on. */
+/* Removes `member` from its list. Readers that have reached it can still walk on. */
 static inline void cm_rcu_list_remove(cm_rcu_list *member) {
     member->next->previous = member->previous;
     CM_RCU_PUBLISH(member->previous->next, member->next);
 }
 
-/* Puts another member in the place of one: readers find the one or the other. */
+/* Replaces `old` by `member`. A reader finds one or the other. */
 static inline void cm_rcu_list_replace(cm_rcu_list *old, cm_rcu_list *member) {
     member->next = old->next;
     member->previous = old->previous;
@@ -152,39 +581,154 @@ static inline void cm_rcu_list_replace(cm_rcu_list *old, cm_rcu_list *member) {
     CM_RCU_PUBLISH(member->previous->next, member);
 }
 
-/* What has a member of a list for its part `part`. */
+/* Returns the object of `type` whose field `part` is `member`. */
 #define CM_RCU_LIST_ITEM(type, part, member) ((type *)((char *)(member) - offsetof(type, part)))
 
-/* Goes through a list, in a read section or with the updaters' lock: `item`, a pointer to `type`, is each of those whose part `part` is a member,
- * in turn. */
+/* Loops over a list, in a read section or under the updaters' lock. `item` points to one object of `type` after the
+ * other, whose field `part` is a member of `list`. */
 #define CM_RCU_LIST_FOR_EACH(type, item, part, list)                                                          \
     for (type *item = CM_RCU_LIST_ITEM(type, part, CM_RCU_DEREFERENCE((list)->next)); &item->part != (list);  \
          item = CM_RCU_LIST_ITEM(type, part, CM_RCU_DEREFERENCE(item->part.next)))
 
-/* A reader that registered, see cm_rcu_register. Its members are not to be touched. */
+/// An open read section, for cm_rcu_read_unlock.
+typedef struct cm_rcu_section {
+    /// Private.
+    void *at;
+    /// Private.
+    uint32_t slot;
+} cm_rcu_section;
+
+/// The memory of a deferred call: a field of the object to free, or memory beside it. 16 bytes, with any contents.
+typedef struct cm_rcu_head {
+    /// Private.
+    struct cm_rcu_head *next;
+    /// Private.
+    void (*function)(struct cm_rcu_head*);
+} cm_rcu_head;
+
+/// Objects that wait to be freed or called.
+typedef struct cm_rcu_waiting {
+    /// Blocks and calls.
+    uint64_t objects;
+    /// Bytes of the blocks.
+    uint64_t bytes;
+    /// The most bytes that waited in each slot, added up.
+    uint64_t most_bytes;
+    /// How often cm_rcu_defer_free delayed its caller.
+    uint64_t held_up;
+    /// Blocks that were not freed, because there was no memory for them to wait in.
+    uint64_t lost;
+} cm_rcu_waiting;
+
+/// Opens a read section. Objects found in it by CM_RCU_DEREFERENCE stay until it ends, if the updaters wait for a grace
+/// period before they free them. Sections may nest and overlap. Threads need not register.
+///
+/// Returns the section. Grace periods wait for ever for a section that is not ended.
+///
+/// After fork: yes; the child waits for the sections that the forking thread had open, and for no others.
+struct cm_rcu_section cm_rcu_read_lock(void);
+
+/// Ends a read section, once.
+///
+/// Threads: the one that opened it. After fork: the child ends the sections that the forking thread had open.
+void cm_rcu_read_unlock(struct cm_rcu_section section);
+
+/// Waits for a grace period: until all read sections that are open now have ended. Callers at the same time share one.
+/// In a read section, or with a registered reader online, it would wait for itself: it ends the program with a message.
+///
+/// Time: as long as readers take. Signal handlers: no, because they may have interrupted a section.
+void cm_rcu_synchronize(void);
+
+/// Waits like cm_rcu_synchronize, but stays awake for some hundred microseconds instead of some ten, and does not wait
+/// for rcu.minimum_interval_us.
+///
+/// Time, Signal handlers: as for cm_rcu_synchronize.
+void cm_rcu_synchronize_expedited(void);
+
+/// Requests a grace period without waiting for it. Returns its number, for cm_rcu_is_over.
+///
+/// Signal handlers: no. After fork: yes; the child may also ask for numbers from before the fork.
+uint64_t cm_rcu_start(void);
+
+/// Returns whether the grace period `number` is over. If it is not, takes the next steps towards its end, without
+/// waiting. A caller that repeats the call gets true in the end.
+///
+/// Time: proportional to the number of slots. Signal handlers: yes, but a section that they interrupt keeps it from
+/// being over.
+bool cm_rcu_is_over(uint64_t number);
+
+/// Returns the number of grace periods that have ended in this process and its ancestors.
+uint64_t cm_rcu_grace_periods(void);
+
+/// Calls `function(head)` after a grace period, on a thread of the library, one call at a time. Calls deferred in the
+/// same slot keep their order. It never fails, and allocates nothing. The head belongs to the function from then on.
+/// The function may do anything except call cm_rcu_barrier.
+///
+/// Signal handlers: yes, except for the first deferral of a process, by any function. After fork: yes; the child also
+/// makes the calls that waited, except for those that the library was making. A child that a signal handler forked must
+/// not call this before the handler has returned.
+void cm_rcu_call(struct cm_rcu_head *head, void (*function)(struct cm_rcu_head *head));
+
+/// Frees `block` after a grace period: a block that free() takes, or an object of a cache. NULL is ignored. Costs
+/// little more than free(). The block needs no head, and the program need not do anything else.
+///
+/// While a slot holds more deferred objects than a mark (rcu.high_mark, rcu.high_kib), each call outside of read
+/// sections may be delayed by rcu.hold_up_ms (milliseconds, default 10).
+///
+/// Signal handlers, After fork: as for cm_rcu_call.
+void cm_rcu_defer_free(void *block);
+
+/// Waits until everything that any thread deferred before is freed or called. In a read section or in a deferred call
+/// it would wait for itself: it ends the program with a message.
+///
+/// Time: as long as readers and deferred calls take. Signal handlers: no.
+void cm_rcu_barrier(void);
+
+/// Counts what waits, into `waiting`: exact while no thread defers, frees or calls.
+///
+/// Time: proportional to the number of slots.
+void cm_rcu_count_waiting(struct cm_rcu_waiting *waiting);
+
+/// Sets a setting of RCU. `name` is its key in COMMENSAL_CONF without "rcu.": cm_rcu_set("lazy_delay_ms", 5).
+/// `commensal conf` prints keys, units and ranges. For the policy call cm_rcu_set_policy.
+///
+/// Returns 0, or -1 with the setting unchanged.
+///
+/// errno: EINVAL if there is no such setting, or `value` is out of its range.
+int cm_rcu_set(const char *name, uint32_t value);
+
+/* ---- RCU: registered readers ----
+ *
+ * A registered reader is online or offline. While it is online, objects that it finds by CM_RCU_DEREFERENCE stay until
+ * its next checkpoint, and grace periods wait for that checkpoint. A thread may have several readers.
+ *
+ * Threads          Only the thread that registered a reader may pass it to a function.
+ * Signal handlers  They must not call these functions.
+ * After fork       The child has the readers of the thread that forked, and no others.
+ */
+
+/* A registered reader. Its members are private. */
 typedef struct cm_rcu_reader {
     uint32_t due, depth;
 } cm_rcu_reader;
 
-#ifdef __cplusplus
-extern "C"
-#endif
 void cm_rcu_checkpoint_due(struct cm_rcu_reader *reader);
 
-/* A point outside of all of the reader's sections: it reports if the policy wants it to. Else that costs a load. */
+/* Declares that the thread has left all sections of `reader`, and reports it if the policy demands that. Otherwise it
+ * costs one load. */
 static inline void cm_rcu_checkpoint(cm_rcu_reader *reader) {
     if (__atomic_load_n(&reader->due, __ATOMIC_RELAXED) != 0)
         cm_rcu_checkpoint_due(reader);
 }
 
-/* Opens a section of a kickable reader, or one more inside of it. Readers that are not kickable are in one all the time, but for their
- * checkpoints and while they are offline. */
+/* Opens a section of a kickable reader. Sections may nest. A cooperative reader needs no sections: it is in one
+ * whenever it is online and not at a checkpoint. */
 static inline void cm_rcu_reader_lock(cm_rcu_reader *reader) {
     __atomic_store_n(&reader->depth, __atomic_load_n(&reader->depth, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Ends it. */
+/* Ends the innermost section of a kickable reader. */
 static inline void cm_rcu_reader_unlock(cm_rcu_reader *reader) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     uint32_t depth = __atomic_load_n(&reader->depth, __ATOMIC_RELAXED) - 1;
@@ -194,969 +738,156 @@ static inline void cm_rcu_reader_unlock(cm_rcu_reader *reader) {
         cm_rcu_checkpoint_due(reader);
 }
 
-/**
- * The most counters that a set can have.
- */
-#define CM_COUNTERS_MOST 260
-
-/**
- * A kind of reader: it only reports at checkpoints, and its sections cost nothing.
- */
+/// A kind of reader: it only reports at checkpoints, and its sections cost nothing.
 #define CM_RCU_COOPERATIVE 0
 
-/**
- * A kind of reader: under the policy "kicked" a signal may interrupt it. Objects that it finds stay only between
- * cm_rcu_reader_lock and cm_rcu_reader_unlock, which cost an addition each.
- */
+/// A kind of reader: under the policy "kicked" a signal may interrupt it. Objects that it finds stay only between
+/// cm_rcu_reader_lock and cm_rcu_reader_unlock, which cost an addition each.
 #define CM_RCU_KICKABLE 1
 
-/**
- * A cache of objects of one size. See cm_cache_create.
- */
-typedef struct cm_cache cm_cache;
+/// Registers a reader of the calling thread, online. `kind` is CM_RCU_COOPERATIVE or CM_RCU_KICKABLE. The thread calls
+/// cm_rcu_checkpoint now and then, goes offline around work that blocks for long, and unregisters the reader before it
+/// ends. Grace periods wait for ever for a reader that does none of that.
+///
+/// Returns the reader, or NULL.
+///
+/// errno: ENOMEM if there is no memory; EINVAL if there is no such kind. Time: proportional to the number of readers.
+cm_rcu_reader *cm_rcu_register(uint32_t kind);
 
-/**
- * Memory that is charged, limited and released together. See cm_group_create.
- */
-typedef struct cm_group cm_group;
+/// Ends a reader. Grace periods no longer wait for it.
+void cm_rcu_unregister(cm_rcu_reader *reader);
 
-/**
- * One lazy counter. Zeroed memory is a counter of value 0 that nobody owns, so a static one needs no initialisation. It must not be
- * copied or moved, and not lie in memory that processes share. Its words are the library's own.
- */
-typedef struct cm_counter {
-    uint64_t _words[4];
-} cm_counter;
+/// The slow path of cm_rcu_checkpoint.
+void cm_rcu_checkpoint_due(cm_rcu_reader *reader);
 
-/**
- * An approximate value: the truth is off by no more than `error`, in either direction.
- */
-typedef struct cm_reading {
-    /**
-     * What was read.
-     */
-    int64_t value;
-    /**
-     * How far the truth may be from it.
-     */
-    uint64_t error;
-} cm_reading;
+/// Declares that the thread has left all sections of `reader`, and reports it under any policy.
+void cm_rcu_checkpoint_always(cm_rcu_reader *reader);
 
-/**
- * What a set of lazy counters begins with; the words of its counters lie behind. See CM_COUNTERS. It must not be copied or moved, and not
- * lie in memory that processes share. Its words are the library's own.
- */
-typedef struct cm_counters {
-    uint64_t _state;
-    uint32_t _additions;
-    uint32_t _length;
-} cm_counters;
+/// Takes a reader offline: grace periods do not wait for it until cm_rcu_online. The thread must not use objects that
+/// it found before, nor look up new ones.
+void cm_rcu_offline(cm_rcu_reader *reader);
 
-/**
- * Makes an object of raw memory, or the reverse. It may allocate and free, from other caches and by malloc, but not create or destroy
- * caches, and must return.
- */
-typedef void (*cm_cache_hook)(void *object, void *argument);
+/// Takes a reader online again.
+void cm_rcu_online(cm_rcu_reader *reader);
 
-/**
- * What may be asked for when a cache is created. Zeroes ask for nothing.
- */
-typedef struct cm_cache_options {
-    /**
-     * Runs once for each object, when its memory is first cut; objects stay constructed between uses. NULL: none.
-     */
-    cm_cache_hook constructor;
-    /**
-     * Runs once for each constructed object, before its memory goes back. NULL: none. In any thread: also in one of the library's own, which gives back what idle
-     * CPUs keep, with all signals blocked; so it must not take a lock that a thread may hold while it allocates, shrinks, tunes, trims or destroys.
-     */
-    cm_cache_hook destructor;
-    /**
-     * What both are given.
-     */
-    void *argument;
-    /**
-     * The most objects that each slot keeps, as for cm_cache_tune. 0: as many as suit their size, and how often they are used.
-     */
-    size_t limit;
-    /**
-     * How many of them move at once. Not 0 if limit is not.
-     */
-    size_t batch;
-    /**
-     * Whether sections (see cm_rcu_read_lock) may look at objects that were given back: each may be used again at once, but its memory stays an object of
-     * the cache, constructed, until the sections that are open have ended. So a reader that found an object gets hold of it, by a lock or a count in
-     * the object that its constructor made, and then looks again whether it is the one that was looked for. examples/rcu_typesafe.c does. If signal handlers
-     * give objects back to it, create it when the program has a second thread: the library's own, which sees to that memory, is made then, else when an object
-     * is given back. Not in a child that a signal handler forked, before that handler has returned.
-     */
-    bool typesafe_by_rcu;
-} cm_cache_options;
+/// Waits for a grace period with `reader` offline. The thread's other readers must be offline. (cm_rcu_synchronize
+/// would also wait for `reader`, and ends the program with a message.)
+///
+/// Time: as long as other readers take.
+void cm_rcu_reader_synchronize(cm_rcu_reader *reader);
 
-/**
- * A thread's stay in a group. It belongs to the library from cm_group_enter until cm_group_leave, and stays where it is; as a rule that is on
- * the stack.
- */
-typedef struct cm_group_entry {
-    /**
-     * Not to be touched.
-     */
-    void *opaque[2];
-} cm_group_entry;
+/// Sets when registered readers report, for all readers of the process, even while they read:
+///
+/// - "flagged" (default): at a checkpoint, after they have held up a grace period for rcu.till_qs_ms (see cm_rcu_set).
+/// - "counted": at each `n`-th checkpoint, and after they have held one up for twice as long.
+/// - "kicked": like "flagged", but the signal SIGURG interrupts kickable readers after three times as long.
+/// - "none": only by cm_rcu_checkpoint_always and cm_rcu_offline.
+///
+/// `n` is at least 1; only "counted" uses it. Short grace periods free memory early and in small batches, long ones
+/// late and in large batches. The setting rcu.policy has the initial policy.
+///
+/// Returns 0, or -1 with the policy unchanged.
+///
+/// errno: EINVAL if there is no such policy; EBUSY if the program handles SIGURG. Threads: any thread.
+int cm_rcu_set_policy(const char *policy, uint32_t n);
 
-/**
- * What is known of a group.
- */
-typedef struct cm_group_stats {
-    /**
-     * Bytes that are charged: what the program holds of the group and of its children, and what arrays of slots hold of it.
-     */
-    uint64_t charged;
-    /**
-     * The most that they were, exact to one refill of an array.
-     */
-    uint64_t peak;
-    /**
-     * The limit; UINT64_MAX: none.
-     */
-    uint64_t limit;
-    /**
-     * Allocations that a limit refused, the group's own or one above.
-     */
-    uint64_t refused;
-    /**
-     * Times that threads are inside.
-     */
-    uint32_t inside;
-    /**
-     * Groups that have it for a parent.
-     */
-    uint32_t children;
-    /**
-     * Caches that were made, one for each size class that was needed.
-     */
-    uint32_t caches;
-    /**
-     * Blocks above 32 KiB that are in use.
-     */
-    uint32_t large_blocks;
-} cm_group_stats;
+/* ---- Lock report ---- */
 
-/**
- * A read section that is open: what cm_rcu_read_unlock has to know.
- */
-typedef struct cm_rcu_section {
-    /**
-     * Not to be touched.
-     */
-    void *at;
-    /**
-     * Not to be touched.
-     */
-    uint32_t slot;
-} cm_rcu_section;
-
-/**
- * What a deferred call needs: a member of the object that the call is about, or memory beside it. 16 bytes, of any content.
- */
-typedef struct cm_rcu_head {
-    /**
-     * Not to be touched.
-     */
-    struct cm_rcu_head *next;
-    /**
-     * Not to be touched.
-     */
-    void (*function)(struct cm_rcu_head*);
-} cm_rcu_head;
-
-/**
- * What waits to be freed or called.
- */
-typedef struct cm_rcu_waiting {
-    /**
-     * Blocks and calls.
-     */
-    uint64_t objects;
-    /**
-     * Bytes of the blocks.
-     */
-    uint64_t bytes;
-    /**
-     * The most that these have been in each slot, added up.
-     */
-    uint64_t most_bytes;
-    /**
-     * How often a caller of cm_rcu_defer_free was held up.
-     */
-    uint64_t held_up;
-    /**
-     * Blocks that were not freed, as there was no memory for them to wait in.
-     */
-    uint64_t lost;
-} cm_rcu_waiting;
-
-/**
- * What one call site of the library waited for its locks of one type.
- */
+/// The waits of one function of the library for its locks of one type.
 typedef struct cm_lock_row {
-    /**
-     * Acquisitions that did not succeed at once.
-     */
+    /// Acquisitions that had to wait.
     uint64_t contended;
-    /**
-     * Nanoseconds waited, all together.
-     */
+    /// The sum of all waits in nanoseconds.
     uint64_t total_wait_ns;
-    /**
-     * The longest single wait in nanoseconds: no more than total_wait_ns.
-     */
+    /// The longest wait in nanoseconds, at most total_wait_ns.
     uint64_t max_wait_ns;
-    /**
-     * Nanoseconds of a wait on average: total_wait_ns / contended.
-     */
+    /// The average wait in nanoseconds: total_wait_ns / contended.
     uint64_t avg_wait_ns;
-    /**
-     * What the locks protect, such as "page heap" or "page list", and a zero byte.
-     */
+    /// The structure that the locks protect, such as "page heap" or "page list". Ends with a zero byte.
     char type[16];
-    /**
-     * The library's function that waited, such as "page_heap::runs::PageHeap::free", and a zero byte.
-     */
+    /// The function that waited, such as "page_heap::runs::PageHeap::free". Ends with a zero byte.
     char caller[96];
 } cm_lock_row;
 
-/**
- * Waits that are in no row: the library has room for 32 callers of each type of lock.
- */
+/// Waits that are in no row: the library has room for 32 callers of each type of lock.
 typedef struct cm_lock_lost {
-    /**
-     * Acquisitions that did not succeed at once.
-     */
+    /// Acquisitions that had to wait.
     uint64_t contended;
-    /**
-     * Nanoseconds waited, all together.
-     */
+    /// The sum of all waits in nanoseconds.
     uint64_t total_wait_ns;
 } cm_lock_lost;
 
-/**
- * What upkeep did so far.
- */
+/// Writes up to `capacity` rows into `rows`: one for each function that has waited for a lock of the library since the
+/// program started, the longest total wait first. `lost` receives the waits that are in no row, or is NULL. `rows` may
+/// be NULL if `capacity` is 0.
+///
+/// Returns the number of rows that there are, which may exceed `capacity`. If other threads wait meanwhile, their
+/// latest waits may be missing.
+///
+/// Time: proportional to the rows that there are and to `capacity`. After fork: yes; the child's rows start as copies
+/// of its parent's.
+size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_lost *lost);
+
+/* ---- Sandboxes ---- */
+
+/// Enters plain mode, in which the library makes only system calls that the C library's malloc and threads make too.
+/// Call it before you install a filter by other means than prctl; prctl calls it. Plain mode lasts, also in fork
+/// children. `commensal doctor --sandbox` prints what it costs.
+///
+/// Time: some microseconds. Signal handlers: no.
+void cm_sandbox_enter(void);
+
+/* ---- Upkeep: returning idle memory to the kernel ---- */
+
+/// Statistics of upkeep since the program started.
 typedef struct cm_upkeep_figures {
-    /**
-     * Bytes that went back to the system, and the calls for that.
-     */
+    /// Bytes that went back to the kernel.
     uint64_t bytes;
+    /// System calls that returned them.
     uint64_t calls;
-    /**
-     * Calls that the system refused, or that found nothing.
-     */
+    /// System calls that the kernel refused, or that returned nothing.
     uint64_t refused;
-    /**
-     * Turns that threads took in their own slots, and that were taken for slots where nobody came along.
-     */
+    /// Turns that threads took in their own slots.
     uint64_t own_turns;
+    /// Turns that the background thread, or cm_upkeep_tick, took for slots that no thread uses.
     uint64_t deserted_turns;
-    /**
-     * Arrays of objects that were emptied, and spans that went from per-CPU lists to the zone.
-     */
+    /// Magazines that were emptied.
     uint64_t arrays;
+    /// Spans that went from the page lists of slots to the page heap.
     uint64_t spans;
-    /**
-     * The longest that anything of this took at a stretch.
-     */
+    /// The longest step in nanoseconds.
     uint64_t longest_ns;
-    /**
-     * Intervals that pages have to be idle for before they go back; 0: could not be told now.
-     */
+    /// Intervals for which pages must be idle before they go back. 0: unknown at the moment.
     uint32_t patience;
-    /**
-     * Whether there is upkeep, and whether a thread of the library's sees to it.
-     */
+    /// Whether upkeep is on.
     bool is_on;
+    /// Whether a background thread of the library does it.
     bool has_shepherd;
 } cm_upkeep_figures;
 
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-/**
- * Adds `amount`, modulo 2^64. The first thread that adds to a counter becomes its owner, and adds by one plain addition; others add
- * atomically, and when they have done so often enough, the counter is upgraded: from then on all add to a line of the CPU that
- * they run on.
- *
- * Without memory for the upgrade the counter works on as it is; but once what others than the owner added goes beyond 2^30 in either
- * direction, the program ends with a message.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_counter_add(struct cm_counter *counter, int64_t amount);
-
-/**
- * Subtracts `amount`. As cm_counter_add.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_counter_sub(struct cm_counter *counter, int64_t amount);
-
-/**
- * cm_counter_add for who knows to be the counter's owner, or that it is upgraded: spares a look at who is running. From another thread it
- * may lose additions.
- *
- * errno: kept. Threads: the owner; any after the upgrade. Signal handlers: yes, on those threads. After fork: yes, on those threads.
- */
-void cm_counter_add_local(struct cm_counter *counter, int64_t amount);
-
-/**
- * cm_counter_add for who thinks not to be the counter's owner: spares a look at who is running, and makes nobody the owner. The owner may
- * call it too; it costs an atomic operation.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_counter_add_remote(struct cm_counter *counter, int64_t amount);
-
-/**
- * Announces that several threads will add: upgrades the counter now. About a microsecond; next to nothing if it is upgraded already.
- *
- * Returns 0; or -1, and the counter is as it was, and the additions of others than the owner try again.
- *
- * errno: ENOMEM if there is no memory. Threads: any.
- * Signal handlers: yes. After fork: yes.
- */
-int cm_counter_share(struct cm_counter *counter);
-
-/**
- * Whether the counter is upgraded.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-bool cm_counter_is_shared(const struct cm_counter *counter);
-
-/**
- * Makes the counter the calling thread's: a fresh one, or one that was handed over. An upgraded one gives its memory back and is as lazy
- * as a new one; the value stays.
- *
- * errno: kept. Threads: nobody else may use the counter meanwhile. Signal handlers: under the same condition. After fork: yes; a child
- * that another thread forks in the middle of it has a counter of some other value.
- */
-void cm_counter_bind(struct cm_counter *counter);
-
-/**
- * What was added, and how far that may be off: exact before the upgrade, and after it off by no more than 512 for each slot. There are as
- * many slots as threads of the program ran at the same time. Looks at three lines of memory whatever the number of CPUs; in fallback mode,
- * and while a limited addition collects what slots hold, it is as exact, and takes as long, as cm_counter_sum. Additions at the same time
- * may be in it or not.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-struct cm_reading cm_counter_read(const struct cm_counter *counter);
-
-/**
- * cm_counter_read, but values below zero are zero.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-struct cm_reading cm_counter_read_positive(const struct cm_counter *counter);
-
-/**
- * What was added: exact, but that additions at the same time may be in it or not. Takes time in proportion to the number of CPUs on which
- * something was added.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-int64_t cm_counter_sum(const struct cm_counter *counter);
-
-/**
- * cm_counter_sum, but values below zero are zero.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-int64_t cm_counter_sum_positive(const struct cm_counter *counter);
-
-/**
- * -1, 0 or 1: the counter is less than `with`, equal, or greater. By cm_counter_read where that decides, else by cm_counter_sum.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-int cm_counter_compare(const struct cm_counter *counter, int64_t with);
-
-/**
- * Adds `amount` if the counter stays at or below `limit`, and says whether it did. What is not positive is always added.
- *
- * However many threads try, what limited additions with one limit make of the counter is never above it, and none is refused while there
- * is room. cm_counter_add knows no limit; while it, or a larger limit, has amounts added beyond this one's, limited additions at the same
- * time may find room that those made. Limited additions, the owner's too, go where those of others go: an owner who adds 2^28 and
- * more within limits and subtracts it again has the counter upgraded.
- *
- * It may refuse too early where there is no memory, and by up to 1024 for each slot (see cm_counter_read) in a signal handler that
- * interrupts another limited addition; where the kernel refuses membarrier and unlimited additions came before the first limited one;
- * and if each of 64 attempts to collect what slots hold met some thread in the middle of an addition.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-bool cm_counter_limited_add(struct cm_counter *counter, int64_t amount, int64_t limit);
-
-/**
- * Adds the difference between cm_counter_sum and `value`. So the counter is `value` if nobody adds meanwhile; what others add is kept.
- *
- * errno: kept. Threads: any; of several at the same time each adds its difference. Signal handlers: yes. After fork: yes.
- */
-void cm_counter_set(struct cm_counter *counter, int64_t value);
-
-/**
- * Subtracts cm_counter_sum, and returns it: what others add meanwhile is kept for the next time, so that nothing is lost between two
- * calls.
- *
- * errno: kept. Threads: any, but one at a time. Signal handlers: yes, under the same condition. After fork: yes.
- */
-int64_t cm_counter_reset(struct cm_counter *counter);
-
-/**
- * Gives back what memory the counter has beside its 32 bytes, and zeroes these: it is as new, and may also be forgotten.
- *
- * errno: kept. Threads: nobody else may use the counter meanwhile. Signal handlers: under the same condition. After fork: yes.
- */
-void cm_counter_destroy(struct cm_counter *counter);
-
-/**
- * Bytes of a set of `n` counters, for cm_counters_begin: 16 + 12 n, rounded up to 8. 0 if there is no such set.
- *
- * errno: EINVAL if `n` is 0 or above CM_COUNTERS_MOST. Threads: any. Signal handlers: yes. After fork: yes.
- */
-size_t cm_counters_bytes(size_t n);
-
-/**
- * Makes a set of `n` counters, all zero and nobody's, of the memory at `place`: cm_counters_bytes(n) of them, aligned to 8, whatever they
- * hold. Returns the set, which begins at `place`; or NULL, and nothing was done.
- *
- * errno: EINVAL if `n` is 0 or above CM_COUNTERS_MOST. Threads: nobody else may use the memory meanwhile. Signal handlers: under the
- * same condition. After fork: yes.
- */
-struct cm_counters *cm_counters_begin(void *place, size_t n);
-
-/**
- * Adds to a counter. See cm_counter_add; owner and upgrade are the set's.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_counters_add(struct cm_counters *set, size_t index, int64_t amount);
-
-/**
- * Subtracts from a counter. See cm_counter_sub.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_counters_sub(struct cm_counters *set, size_t index, int64_t amount);
-
-/**
- * Adds to a counter of a set that the caller owns, or that is upgraded. See cm_counter_add_local.
- *
- * errno: kept. Threads: the owner; any after the upgrade. Signal handlers: yes, on those threads. After fork: yes, on those threads.
- */
-void cm_counters_add_local(struct cm_counters *set, size_t index, int64_t amount);
-
-/**
- * Adds to a counter of a set that the caller thinks not to own. See cm_counter_add_remote.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_counters_add_remote(struct cm_counters *set, size_t index, int64_t amount);
-
-/**
- * Announces that several threads will add: upgrades all counters of the set now. See cm_counter_share. Returns 0; or -1, and the set is
- * as it was.
- *
- * errno: ENOMEM as for cm_counter_share. Threads: any. Signal handlers: yes. After fork: yes.
- */
-int cm_counters_share(struct cm_counters *set);
-
-/**
- * Whether the set is upgraded.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-bool cm_counters_is_shared(const struct cm_counters *set);
-
-/**
- * Makes the set the calling thread's. See cm_counter_bind.
- *
- * errno: kept. Threads: nobody else may use the set meanwhile. Signal handlers: under the same condition. After fork: yes.
- */
-void cm_counters_bind(struct cm_counters *set);
-
-/**
- * What was added to a counter, and how far that may be off. See cm_counter_read.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-struct cm_reading cm_counters_read(const struct cm_counters *set, size_t index);
-
-/**
- * cm_counters_read, but values below zero are zero.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-struct cm_reading cm_counters_read_positive(const struct cm_counters *set, size_t index);
-
-/**
- * What was added to a counter. See cm_counter_sum.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-int64_t cm_counters_sum(const struct cm_counters *set, size_t index);
-
-/**
- * cm_counters_sum, but values below zero are zero.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-int64_t cm_counters_sum_positive(const struct cm_counters *set, size_t index);
-
-/**
- * -1, 0 or 1: the counter is less than `value`, equal, or greater. See cm_counter_compare.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-int cm_counters_compare(const struct cm_counters *set, size_t index, int64_t value);
-
-/**
- * Adds to a counter if it stays at or below `limit`, and says whether it did. See cm_counter_limited_add.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-bool cm_counters_limited_add(struct cm_counters *set, size_t index, int64_t amount, int64_t limit);
-
-/**
- * Makes a counter a value, if nobody adds meanwhile. See cm_counter_set.
- *
- * errno: kept. Threads: any; of several at the same time each adds its difference. Signal handlers: yes. After fork: yes.
- */
-void cm_counters_set(struct cm_counters *set, size_t index, int64_t value);
-
-/**
- * Makes a counter zero, and returns what it was. See cm_counter_reset.
- *
- * errno: kept. Threads: any, but one at a time. Signal handlers: yes, under the same condition. After fork: yes.
- */
-int64_t cm_counters_reset(struct cm_counters *set, size_t index);
-
-/**
- * Gives back what memory the set has beside its own, and makes it as cm_counters_begin did, with as many counters; it may also be
- * forgotten.
- *
- * errno: kept. Threads: nobody else may use the set meanwhile. Signal handlers: under the same condition. After fork: yes.
- */
-void cm_counters_destroy(struct cm_counters *set);
-
-/**
- * Creates a cache of objects of `size` bytes, 1 to 131072, that are aligned to `alignment`, a power of two up to 65536, or 0 for what
- * malloc gives. The name, of letters, digits, and '-', '_', '.' and '/', is for people; it is cut after 31. `options` may be NULL.
- *
- * Interrupts no other CPU, and takes a microsecond or two. The cache's first object costs a page fault.
- *
- * Returns the cache; or NULL.
- *
- * errno: ENOMEM if there is no memory; EINVAL if an argument is none of those. Threads: any. Signal handlers: yes, but ENOMEM is
- * likelier there; not one that is typesafe. After fork: yes.
- */
-struct cm_cache *cm_cache_create(const char *name, size_t size, size_t alignment, const struct cm_cache_options *options);
-
-/**
- * Destroys a cache, of which no object is alive: its memory goes back at once. Interrupts no other CPU. One that is typesafe waits for a grace period before:
- * called in a read section, or by a thread with a registered reader that is online, it ends the program with a message.
- *
- * Returns 0; or -1, and nothing happened.
- *
- * errno: EBUSY if objects are alive, see cm_cache_alive. Threads: nobody else may use the cache meanwhile, and nobody at all afterwards.
- * Signal handlers: no. After fork: yes.
- */
-int cm_cache_destroy(struct cm_cache *cache);
-
-/**
- * An object, as its last user left it, or as the constructor made it, or of any contents.
- *
- * Returns the object; or NULL.
- *
- * errno: ENOMEM if there is no memory. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void *cm_cache_alloc(struct cm_cache *cache);
-
-/**
- * Gives an object back to the cache that it is from; constructed, if that has a constructor. NULL is nothing. free() does it too, but takes
- * longer.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_cache_free(struct cm_cache *cache, void *object);
-
-/**
- * Objects for all `count` places of `objects`, or for the first of them.
- *
- * Returns how many there are: fewer than `count` if there is no memory for more. The other places stay as they are.
- *
- * errno: ENOMEM if there are fewer. Threads: any. Signal handlers: yes. After fork: yes.
- */
-size_t cm_cache_alloc_bulk(struct cm_cache *cache, void **objects, size_t count);
-
-/**
- * Gives `count` objects back.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_cache_free_bulk(struct cm_cache *cache, void *const *objects, size_t count);
-
-/**
- * Sets memory aside for `count` objects, or for as many as are missing. Allocations that would fail take it: so the next `count` of them
- * cannot fail, whoever makes them.
- *
- * Returns 0; or -1, and what had been set aside still is.
- *
- * errno: ENOMEM if there is no memory. Threads: any. Signal handlers: yes, but ENOMEM is likelier there. After fork: yes.
- */
-int cm_cache_prefill(struct cm_cache *cache, size_t count);
-
-/**
- * Gives back what the cache holds and nobody uses; what was set aside stays. Interrupts other CPUs, if they hold any.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_cache_shrink(struct cm_cache *cache);
-
-/**
- * Changes how much each slot keeps, also while the cache is in use: at most `limit` objects, which move in batches of `batch`, 1 to 125.
- * The limit is at least a batch and at most 256 of them. Arrays of slots are replaced, which interrupts other CPUs that have some.
- *
- * Returns 0; or -1, and then arrays that are in use stay as they are until they are retired by themselves.
- *
- * errno: EINVAL if there are no such numbers, and nothing happened; EAGAIN if the kernel refused membarrier, or in a signal handler that
- * interrupted such work. Threads: any. Signal handlers: yes. After fork: yes.
- */
-int cm_cache_tune(struct cm_cache *cache, size_t limit, size_t batch);
-
-/**
- * Objects that are alive: exact if nobody allocates or frees meanwhile. Takes time in proportion to the number of slots.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-size_t cm_cache_alive(struct cm_cache *cache);
-
-/**
- * Creates a group. The name, of letters, digits, and '-', '_', '.' and '/', is for people; it is cut after 23. What the group is charged, its parent
- * is charged, too, and the parent's limit holds for it; NULL: it has none. `limit` is in bytes; 0: there is none.
- *
- * Takes less than a microsecond, and interrupts nobody; nor does what the group needs at its first allocations.
- *
- * Returns the group; or NULL.
- *
- * errno: ENOMEM if there is no memory; EINVAL if the name is none. Threads: any. Signal handlers: yes, but ENOMEM is likelier there. After
- * fork: yes.
- */
-struct cm_group *cm_group_create(const char *name, struct cm_group *parent, uint64_t limit);
-
-/**
- * Destroys a group: everything that was allocated in it goes back at once, in time that depends on the memory, not on the number of blocks.
- * Interrupts nobody.
- *
- * Returns 0; or -1, and nothing happened.
- *
- * errno: EBUSY if threads are inside, or the group has children. Threads: nobody uses its memory any more, allocates in it by
- * cm_group_alloc, or is about to enter it. Signal handlers: no. After fork: yes; of the threads that were inside, the one that forked still is.
- */
-int cm_group_destroy(struct cm_group *group);
-
-/**
- * Enters a group: until it leaves, or enters another one, the thread allocates there, by malloc and its kin and by C++'s new. Leaving
- * returns to the group that it was in before. It may enter a group that it is in. Blocks may be freed by any thread, anywhere; realloc leaves a
- * group's block in its group.
- *
- * From the first entry on, all threads of the process allocate by a way that takes a few nanoseconds longer, because it looks for their group.
- * cm_group_alloc does not.
- *
- * Returns 0; or -1.
- *
- * errno: EBUSY if somebody is destroying the group. Threads: any; one that ends inside leaves the group entered for ever. Signal handlers: yes, if they
- * leave before they return. After fork: yes.
- */
-int cm_group_enter(struct cm_group *group, struct cm_group_entry *entry);
-
-/**
- * Leaves the group that the thread entered by this entry. If it is not the one that it entered last, it stays in those that it entered later.
- *
- * Returns 0; or -1.
- *
- * errno: EINVAL if the thread did not enter by this entry, or has left by it. Threads: the one that entered. Signal handlers: yes. After fork: yes.
- */
-int cm_group_leave(struct cm_group_entry *entry);
-
-/**
- * A block of at least `size` bytes in a group, whichever the thread is inside of, as malloc gives it; free and realloc take it.
- *
- * Returns the block; or NULL.
- *
- * errno: ENOMEM if there is no memory, or no room within the limits. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void *cm_group_alloc(struct cm_group *group, size_t size);
-
-/**
- * The same at a multiple of `alignment`, a power of two.
- *
- * Returns the block; or NULL.
- *
- * errno: as for cm_group_alloc; EINVAL if the alignment is no power of two. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void *cm_group_aligned_alloc(struct cm_group *group, size_t alignment, size_t size);
-
-/**
- * Sets the limit, in bytes; 0: none. What is charged already stays, also beyond it; then nothing more is, until enough came back.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_group_set_limit(struct cm_group *group, uint64_t limit);
-
-/**
- * What is known of a group: exact at rest. Takes time in proportion to the number of slots.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_group_stats_read(struct cm_group *group, struct cm_group_stats *stats);
-
-/**
- * The group that the thread is inside of, the one that it entered last; NULL if it is in none.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-struct cm_group *cm_group_current(void);
-
-/**
- * Opens a read section: what it finds by CM_RCU_DEREFERENCE stays until the section ends, if whoever takes it away waits for a grace period
- * before it is freed. Sections may lie inside of others, and overlap. Threads need not register.
- *
- * Returns what cm_rcu_read_unlock wants. A section that is not ended is waited for, for ever.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child waits for the sections that the thread had open which forked, and for
- * no others.
- */
-struct cm_rcu_section cm_rcu_read_lock(void);
-
-/**
- * Ends a read section, which the calling thread opened, or the one that forked it, and which ends once.
- *
- * errno: kept. Threads: the one that opened it. Signal handlers: yes. After fork: yes.
- */
-void cm_rcu_read_unlock(struct cm_rcu_section section);
-
-/**
- * Waits for a grace period: until all read sections that are open now have ended. Callers that come at the same time share one.
- *
- * Called in a read section it would wait for itself: it ends the program with a message.
- *
- * errno: kept. Threads: any. Signal handlers: no, as they may have interrupted a section. After fork: yes.
- */
-void cm_rcu_synchronize(void);
-
-/**
- * The same for those in a hurry: awake for up to some 100 microseconds, where cm_rcu_synchronize goes to sleep after some.
- *
- * errno, Threads, Signal handlers, After fork: as for cm_rcu_synchronize.
- */
-void cm_rcu_synchronize_expedited(void);
-
-/**
- * Asks for a grace period and does not wait for it.
- *
- * Returns its number, for cm_rcu_is_over.
- *
- * errno: kept. Threads: any. Signal handlers: no. After fork: yes, also for numbers from before.
- */
-uint64_t cm_rcu_start(void);
-
-/**
- * Whether the grace period of this number is over. Drives it on as far as it goes without waiting: so who asks again and again gets yes in
- * the end.
- *
- * errno: kept. Threads: any. Signal handlers: yes, but they may have interrupted a section that keeps it from being over. After fork: yes.
- */
-bool cm_rcu_is_over(uint64_t number);
-
-/**
- * How many grace periods have been over in this process and its ancestors.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-uint64_t cm_rcu_grace_periods(void);
-
-/**
- * Calls a function after a grace period, with this head: on a thread of the library's, one call at a time. Calls that were deferred in the same slot come in their
- * order. Never fails, and allocates nothing. The function has the head's memory from then on; it may do anything but call cm_rcu_barrier.
- *
- * errno: kept. Threads: any. Signal handlers: yes, but for the first that is deferred in a process. After fork: yes; the child makes the calls that waited, too, but for those that the parent's thread was
- * making. A child that a signal handler forked must not before that handler has returned.
- */
-void cm_rcu_call(struct cm_rcu_head *head, void (*function)(struct cm_rcu_head *head));
-
-/**
- * Frees a block after a grace period: any that free would take, and those of caches. Costs little more than free. NULL is nothing. The blocks need no head, and
- * nothing has to be done for them to be freed.
- *
- * While so many wait that a mark is reached (rcu.high_kib of COMMENSAL_CONF), callers that are in no read section are held up, each time for up to
- * 10 ms.
- *
- * errno: kept. Threads: any. Signal handlers, After fork: as for cm_rcu_call.
- */
-void cm_rcu_defer_free(void *block);
-
-/**
- * Waits until all that was deferred before, by any thread, has been freed or called.
- *
- * Called in a read section, or by a deferred call, it would wait for itself: it ends the program with a message.
- *
- * errno: kept. Threads: any. Signal handlers: no. After fork: yes.
- */
-void cm_rcu_barrier(void);
-
-/**
- * Says what waits; exact while nobody defers anything, and nothing is freed.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
-void cm_rcu_count_waiting(struct cm_rcu_waiting *waiting);
-
-/**
- * Sets what can be set about grace periods and what waits for them, by the name behind "rcu." in COMMENSAL_CONF: cm_rcu_set("lazy_delay_ms", 5). `commensal
- * conf` has the names. See cm_rcu_set_policy for the policy.
- *
- * Returns 0, or -1 if there is no such setting, or the value is out of its range: then it stays as it is.
- *
- * errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
- */
-int cm_rcu_set(const char *name, uint32_t value);
-
-/**
- * Registers a reader of the calling thread: what it finds by CM_RCU_DEREFERENCE stays until its next checkpoint (cm_rcu_checkpoint,
- * cm_rcu_checkpoint_always, cm_rcu_offline). Its sections cost nothing, and grace periods wait for its checkpoints: so it comes to one now and then,
- * and goes offline around whatever blocks for long. One that does neither is waited for, for ever.
- *
- * A kickable one (CM_RCU_KICKABLE, else CM_RCU_COOPERATIVE) may be interrupted, by the signal SIGURG, if the policy is "kicked". Then its sections must be told: what it finds between
- * cm_rcu_reader_lock and cm_rcu_reader_unlock stays until the latter; elsewhere it finds nothing that stays. They are two additions each.
- *
- * Returns the reader, or NULL if there is no memory. A thread may have several. Before it ends it gives them back by cm_rcu_unregister.
- *
- * errno: kept, ENOMEM, EINVAL if there is no such kind. Threads: any. Signal handlers: no. After fork: yes; the child has the readers of the thread that forked, and no others.
- */
-cm_rcu_reader *cm_rcu_register(uint32_t kind);
-
-/**
- * The reader is no more: nobody waits for it.
- *
- * errno: kept. Threads: the one that registered it, or the one that forked that. Signal handlers: no. After fork: yes.
- */
-void cm_rcu_unregister(cm_rcu_reader *reader);
-
-/**
- * What cm_rcu_checkpoint does where there is something to do.
- *
- * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
- */
-void cm_rcu_checkpoint_due(cm_rcu_reader *reader);
-
-/**
- * A point outside of all of the reader's sections: it reports, whatever the policy.
- *
- * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
- */
-void cm_rcu_checkpoint_always(cm_rcu_reader *reader);
-
-/**
- * From here to cm_rcu_online nobody waits for the reader: nothing that was found before is used after it, and nothing is looked for.
- *
- * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
- */
-void cm_rcu_offline(cm_rcu_reader *reader);
-
-/**
- * The reader is there again.
- *
- * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
- */
-void cm_rcu_online(cm_rcu_reader *reader);
-
-/**
- * Waits for a grace period, offline: cm_rcu_synchronize would wait for the calling thread's own reader, and ends the program with a message. A thread that
- * has several has the others offline.
- *
- * errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
- */
-void cm_rcu_reader_synchronize(cm_rcu_reader *reader);
-
-/**
- * Sets how readers that registered come to report, for all of them, also while they read:
- *
- * "flagged"   at a checkpoint after they have held a grace period up for rcu.till_qs_ms (see cm_rcu_set); so it is unless rcu.policy says otherwise.
- * "counted"   at each n-th checkpoint, and when they have held one up for twice as long.
- * "kicked"    as "flagged"; those that are kickable are interrupted after three times as long.
- * "none"      by cm_rcu_checkpoint_always and cm_rcu_offline only.
- *
- * `n`, at least 1, is looked at for "counted". Short grace periods free early, and in small batches; long ones seldom, and much at once.
- *
- * Returns 0, or -1: EINVAL, there is no such policy; EBUSY, the program has a handler for SIGURG. Then the policy stays as it is.
- *
- * errno: kept, EINVAL, EBUSY. Threads: any. Signal handlers: no. After fork: yes.
- */
-int cm_rcu_set_policy(const char *policy, uint32_t n);
-
-/**
- * Who has waited for the library's own locks since the program started, and how long: a row for each caller that did, those that
- * waited most first. Writes as many of them as there is room for, and if `lost` is not NULL there what found no place in the library's tables.
- * `rows` may be NULL if `capacity` is 0.
- *
- * Returns how many rows there are, which may be more than `capacity`.
- *
- * Uncontended locks cost nothing for it. While other threads wait a reading may lack what they are recording; max_wait_ns is no more than total_wait_ns in any.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child's rows begin as its parent's were.
- */
-size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_lost *lost);
-
-/**
- * Comes into plain mode, in which the library makes only system calls that the C library's malloc and threads make,
- * too. Call it before a filter is installed by other means than the C library's prctl, which does it by itself. For
- * good, and in fork children as well. `commensal doctor --sandbox` says what plain mode costs.
- *
- * errno: kept. Threads: any. Signal handlers: no. After fork: yes.
- */
-void cm_sandbox_enter(void);
-
-/**
- * Says what upkeep did so far; each figure is exact, together they are only at rest.
- *
- * errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
- */
+/// Reads the statistics of upkeep into `report`. Each figure is exact; together they are consistent only at rest.
 void cm_upkeep_report(struct cm_upkeep_figures *report);
 
-/**
- * Sets what can be set about upkeep, by the name behind "upkeep." in COMMENSAL_CONF: cm_upkeep_set("interval_ms", 250). `commensal conf` has the names.
- * "on", for upkeep itself, and "shepherd" are 0 or 1.
- *
- * Returns 0, or -1 if there is no such setting, or the value is out of its range: then it stays as it is.
- *
- * errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
- */
+/// Sets a setting of upkeep. `name` is its key in COMMENSAL_CONF without "upkeep.", or "on" for upkeep itself:
+/// cm_upkeep_set("interval_ms", 250). `commensal conf` prints keys, units and ranges. For "on" and "shepherd", `value`
+/// is 0 or 1.
+///
+/// Returns 0, or -1 with the setting unchanged.
+///
+/// errno: EINVAL if there is no such setting, or `value` is out of its range.
 int cm_upkeep_set(const char *name, uint32_t value);
 
-/**
- * Does the upkeep that is due now: for programs that have a thread of their own for such things, with "upkeep.shepherd:off". Takes some microseconds for each array that is
- * emptied, and up to a millisecond for each MiB that goes back to the system.
- *
- * Returns in how many nanoseconds it should be called again; -1: not before other threads have allocated or released memory.
- *
- * errno: kept. Threads: any, several at once share the work. Signal handlers: no. After fork: yes.
- */
+/// Does the upkeep that is due now. It is for programs that run upkeep in a thread of their own, with
+/// "upkeep.shepherd:off".
+///
+/// Returns the nanoseconds until the next call is due, or -1: none is before another thread allocates or frees.
+///
+/// Time: some microseconds for each magazine that it empties, and up to a millisecond for each MiB that it returns to
+/// the kernel. Threads: any thread; calls at the same time share the work. Signal handlers: no.
 int64_t cm_upkeep_tick(void);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+} /* extern "C" */
+#endif
 
-#endif  /* COMMENSAL_H */
+#endif /* COMMENSAL_H */

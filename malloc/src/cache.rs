@@ -1,9 +1,9 @@
 //! The C functions of `commensal.h` for object caches: names and errno for `commensal::caches::ObjectCache`.
 //!
-//! What `counter.rs` says of itself holds here too.
+//! The head of `counter.rs` says how the header is made.
 //!
-//! Safety, for all of them: the pointer leads to a cache that `cm_cache_create` made and nobody destroyed; where a comment says who else may
-//! use it, nobody else does.
+//! Safety, for all of them: the pointer leads to a cache that `cm_cache_create` made and that is not destroyed. Callers
+//! fulfil the conditions of a comment's line "Threads".
 
 use commensal::caches::{self, Alive, ObjectCache, Refused, Untunable, Wanted};
 use commensal::central::Hook;
@@ -16,29 +16,33 @@ pub struct Cache {
     _cache: ObjectCache,
 }
 
-/// Makes an object of raw memory, or the reverse. It may allocate and free, from other caches and by malloc, but not create or destroy
-/// caches, and must return.
+/// Constructs an object in raw memory, or destroys one. It may allocate and free, by malloc and from other caches. It
+/// must not create or destroy caches, and must return.
 pub type CacheHook = Option<unsafe extern "C" fn(object: *mut c_void, argument: *mut c_void)>;
 
-/// What may be asked for when a cache is created. Zeroes ask for nothing.
+/// Options for a new cache. Zeroes are the defaults.
 #[repr(C)]
 pub struct CacheOptions {
-    /// Runs once for each object, when its memory is first cut; objects stay constructed between uses. NULL: none.
+    /// Constructs each object once, when its memory is first carved. Objects stay constructed between uses. NULL: none.
     pub constructor: CacheHook,
-    /// Runs once for each constructed object, before its memory goes back. NULL: none. In any thread: also in one of the library's own, which gives back what idle
-    /// CPUs keep, with all signals blocked; so it must not take a lock that a thread may hold while it allocates, shrinks, tunes, trims or destroys.
+    /// Destroys each constructed object once, before its memory goes back. NULL: none. Any thread calls it, with all
+    /// signals blocked if it is the library's background thread. So it must not take a lock that a thread may hold
+    /// while it allocates, shrinks, tunes, trims or destroys.
     pub destructor: CacheHook,
-    /// What both are given.
+    /// The second argument of both.
     pub argument: *mut c_void,
-    /// The most objects that each slot keeps, as for cm_cache_tune. 0: as many as suit their size, and how often they are used.
+    /// The largest number of objects that a slot keeps, as for cm_cache_tune. 0: as many as suit their size and use.
     pub limit: usize,
-    /// How many of them move at once. Not 0 if limit is not.
+    /// The number of objects that move at once, as for cm_cache_tune. Not 0 if `limit` is not.
     pub batch: usize,
-    /// Whether sections (see cm_rcu_read_lock) may look at objects that were given back: each may be used again at once, but its memory stays an object of
-    /// the cache, constructed, until the sections that are open have ended. So a reader that found an object gets hold of it, by a lock or a count in
-    /// the object that its constructor made, and then looks again whether it is the one that was looked for. examples/rcu_typesafe.c does. If signal handlers
-    /// give objects back to it, create it when the program has a second thread: the library's own, which sees to that memory, is made then, else when an object
-    /// is given back. Not in a child that a signal handler forked, before that handler has returned.
+    /// Whether readers in read sections may look at freed objects. A freed object may be used again at once, but its
+    /// memory stays a constructed object of this cache until all open sections have ended. So a reader that has found
+    /// an object locks it, or counts a reference, in a field that the constructor made. Then it checks that the object
+    /// is still the one that it looked for. See examples/rcu_typesafe.c.
+    ///
+    /// A background thread returns that memory. It starts when the cache is created in a program with a second thread,
+    /// else when an object is freed. So if signal handlers free objects, create the cache when the program has a second
+    /// thread, and not in a child that a signal handler forked, before that handler has returned.
     pub typesafe_by_rcu: bool,
 }
 
@@ -55,15 +59,13 @@ pub(crate) fn failed(error: Error) -> c_int {
     -1
 }
 
-/// Creates a cache of objects of `size` bytes, 1 to 131072, that are aligned to `alignment`, a power of two up to 65536, or 0 for what
-/// malloc gives. The name, of letters, digits, and '-', '_', '.' and '/', is for people; it is cut after 31. `options` may be NULL.
+/// Creates a cache of objects of `size` bytes (1 to 131072), aligned to `alignment` (a power of two up to 65536; 0: as
+/// malloc aligns). Reports show the name: letters, digits, '-', '_', '.' and '/', cut after 31. `options` may be NULL.
 ///
-/// Interrupts no other CPU, and takes a microsecond or two. The cache's first object costs a page fault.
+/// Returns the cache, or NULL. Takes a microsecond or two, and interrupts no other CPU.
 ///
-/// Returns the cache; or NULL.
-///
-/// errno: ENOMEM if there is no memory; EINVAL if an argument is none of those. Threads: any. Signal handlers: yes, but ENOMEM is
-/// likelier there; not one that is typesafe. After fork: yes.
+/// errno: ENOMEM if there is no memory; EINVAL if an argument is out of its range. Signal handlers: yes, but ENOMEM is
+/// more likely there; not with `typesafe_by_rcu`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_create(
     name: *const c_char,
@@ -94,20 +96,21 @@ pub unsafe extern "C" fn cm_cache_create(
     if let Some(options) = options.filter(|options| options.limit > 0)
         && cache.tune(options.limit, options.batch) == Err(Untunable::Numbers)
     {
-        // SAFETY: nobody else knows the cache.
+        // SAFETY: no other code knows the cache.
         let _ = unsafe { cache.destroy_unread() };
         return heap::invalid().cast();
     }
     (&raw const *cache).cast_mut().cast()
 }
 
-/// Destroys a cache, of which no object is alive: its memory goes back at once. Interrupts no other CPU. One that is typesafe waits for a grace period before:
-/// called in a read section, or by a thread with a registered reader that is online, it ends the program with a message.
+/// Destroys a cache without live objects, and returns its memory at once. Interrupts no other CPU. For a typesafe cache
+/// it waits for a grace period: in a read section, or with a registered reader online, it ends the program with a
+/// message.
 ///
-/// Returns 0; or -1, and nothing happened.
+/// Returns 0, or -1 with the cache unchanged.
 ///
-/// errno: EBUSY if objects are alive, see cm_cache_alive. Threads: nobody else may use the cache meanwhile, and nobody at all afterwards.
-/// Signal handlers: no. After fork: yes.
+/// errno: EBUSY if objects are alive (see cm_cache_alive). Time: proportional to the cache's memory. Threads: while no
+/// other thread uses the cache. Signal handlers: no.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_destroy(cache: *mut Cache) -> c_int {
     // SAFETY: passed on.
@@ -117,32 +120,30 @@ pub unsafe extern "C" fn cm_cache_destroy(cache: *mut Cache) -> c_int {
     }
 }
 
-/// An object, as its last user left it, or as the constructor made it, or of any contents.
+/// Allocates an object: as its last user left it, or as the constructor made it, or with any contents.
 ///
-/// Returns the object; or NULL.
+/// Returns the object, or NULL.
 ///
-/// errno: ENOMEM if there is no memory. Threads: any. Signal handlers: yes. After fork: yes.
+/// errno: ENOMEM if there is no memory.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
     commensal::machine::cache_take_body!(slow: caches::allocate_slow)
 }
 
-/// Gives an object back to the cache that it is from; constructed, if that has a constructor. NULL is nothing. free() does it too, but takes
-/// longer.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Frees an object of this cache; it must be constructed if the cache has a constructor. NULL is ignored. free() frees
+/// objects too, but takes longer.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_free(cache: *mut Cache, object: *mut c_void) {
     commensal::machine::cache_put_body!(slow: caches::free_slow)
 }
 
-/// Objects for all `count` places of `objects`, or for the first of them.
+/// Allocates `count` objects into `objects`.
 ///
-/// Returns how many there are: fewer than `count` if there is no memory for more. The other places stay as they are.
+/// Returns how many it allocated: fewer than `count` if there is no memory for more. The other places stay unchanged.
 ///
-/// errno: ENOMEM if there are fewer. Threads: any. Signal handlers: yes. After fork: yes.
+/// errno: ENOMEM if there are fewer. Time: proportional to `count`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alloc_bulk(cache: *mut Cache, objects: *mut *mut c_void, count: usize) -> usize {
     if count == 0 {
@@ -152,9 +153,9 @@ pub unsafe extern "C" fn cm_cache_alloc_bulk(cache: *mut Cache, objects: *mut *m
     unsafe { known(cache).allocate_bulk(core::slice::from_raw_parts_mut(objects.cast(), count)) }
 }
 
-/// Gives `count` objects back.
+/// Frees the `count` objects in `objects`.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Time: proportional to `count`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_free_bulk(cache: *mut Cache, objects: *const *mut c_void, count: usize) {
     if count > 0 {
@@ -163,34 +164,37 @@ pub unsafe extern "C" fn cm_cache_free_bulk(cache: *mut Cache, objects: *const *
     }
 }
 
-/// Sets memory aside for `count` objects, or for as many as are missing. Allocations that would fail take it: so the next `count` of them
-/// cannot fail, whoever makes them.
+/// Fills a reserve up to `count` objects. An allocation that would fail takes an object from it, so the next `count`
+/// allocations, on any thread, cannot fail.
 ///
-/// Returns 0; or -1, and what had been set aside still is.
+/// Returns 0, or -1 with the reserve as far as it was filled.
 ///
-/// errno: ENOMEM if there is no memory. Threads: any. Signal handlers: yes, but ENOMEM is likelier there. After fork: yes.
+/// errno: ENOMEM if there is no memory. Time: proportional to `count`. Signal handlers: yes, but ENOMEM is more likely
+/// there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_prefill(cache: *mut Cache, count: usize) -> c_int {
     // SAFETY: passed on.
     crate::counter::status(unsafe { known(cache) }.prefill(count))
 }
 
-/// Gives back what the cache holds and nobody uses; what was set aside stays. Interrupts other CPUs, if they hold any.
+/// Returns the cache's unused memory, except its reserve. Interrupts other CPUs that hold some.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Time: proportional to the number of slots and to the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_shrink(cache: *mut Cache) {
     // SAFETY: passed on.
     heap::keeping_errno(|| unsafe { known(cache) }.shrink());
 }
 
-/// Changes how much each slot keeps, also while the cache is in use: at most `limit` objects, which move in batches of `batch`, 1 to 125.
-/// The limit is at least a batch and at most 256 of them. Arrays of slots are replaced, which interrupts other CPUs that have some.
+/// Sets how many objects each slot keeps: at most `limit`, which move in batches of `batch` (1 to 125). The limit is at
+/// least one batch, and at most 256 of them. The cache may be in use. Replaces magazines of slots, and interrupts other
+/// CPUs that hold some.
 ///
-/// Returns 0; or -1, and then arrays that are in use stay as they are until they are retired by themselves.
+/// Returns 0, or -1. After EINVAL nothing has changed. After EAGAIN magazines in use keep their size until the library
+/// replaces them.
 ///
-/// errno: EINVAL if there are no such numbers, and nothing happened; EAGAIN if the kernel refused membarrier, or in a signal handler that
-/// interrupted such work. Threads: any. Signal handlers: yes. After fork: yes.
+/// errno: EINVAL if a number is out of its range; EAGAIN if the kernel refuses membarrier, or in a signal handler that
+/// interrupted such work. Time: proportional to the number of slots.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_tune(cache: *mut Cache, limit: usize, batch: usize) -> c_int {
     // SAFETY: passed on.
@@ -201,9 +205,9 @@ pub unsafe extern "C" fn cm_cache_tune(cache: *mut Cache, limit: usize, batch: u
     }
 }
 
-/// Objects that are alive: exact if nobody allocates or frees meanwhile. Takes time in proportion to the number of slots.
+/// Returns the number of live objects: exact if no thread allocates or frees meanwhile.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Time: proportional to the number of slots.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alive(cache: *mut Cache) -> usize {
     // SAFETY: passed on.

@@ -1,18 +1,18 @@
 //! The C functions of `commensal.h` for one counter: names and errno for `commensal::counter::LazyCounter`.
 //!
-//! The header is generated from this file and `counters.rs` (`cargo xtask header`), comments and all: so they speak to who writes C,
-//! and each ends with the same four words of a manual page. What is common to all is in `malloc/cbindgen.toml`, and so are the
-//! macros.
+//! `cargo xtask header` generates a section of the header from each file, with its comments, so they address C
+//! programmers. What holds for all functions of the header, and for all of a section, is in `malloc/header`; a comment
+//! has only the exceptions. The macros are there too.
 //!
-//! Safety, for all of them: the pointer leads to a counter, which is zeroed memory or what these functions made of it, and stays there
-//! during the call; where a comment says who else may be there, nobody else is.
+//! Safety, for all of them: the pointer leads to a counter, which is zeroed memory or what these functions made of it,
+//! and stays there during the call. Callers fulfil the conditions of a comment's line "Threads".
 
 use commensal::counter::{self, Counters, LazyCounter};
 use commensal::heap;
 use core::ffi::c_int;
 
-/// One lazy counter. Zeroed memory is a counter of value 0 that nobody owns, so a static one needs no initialisation. It must not be
-/// copied or moved, and not lie in memory that processes share. Its words are the library's own.
+/// One lazy counter. Zeroed memory is a counter of value 0 without an owner. Do not copy or move it, and do not put it
+/// into memory that processes share. Its members are private.
 #[repr(C)]
 pub struct Counter {
     _words: [u64; 4],
@@ -22,12 +22,12 @@ const _: () =
     assert!(size_of::<Counter>() == size_of::<LazyCounter>() && align_of::<Counter>() == align_of::<LazyCounter>());
 const _: () = assert!(size_of::<Counter>() == Counters::bytes(1));
 
-/// An approximate value: the truth is off by no more than `error`, in either direction.
+/// An approximate value.
 #[repr(C)]
 pub struct Reading {
-    /// What was read.
+    /// The value read.
     pub value: i64,
-    /// How far the truth may be from it.
+    /// The largest difference from the true value, in either direction.
     pub error: u64,
 }
 
@@ -37,7 +37,7 @@ impl From<counter::Reading> for Reading {
     }
 }
 
-/// 0; or −1, with errno.
+/// 0, or −1 with errno.
 pub(crate) fn status(shared: Result<(), counter::NoMemory>) -> c_int {
     if shared.is_ok() {
         return 0;
@@ -46,180 +46,167 @@ pub(crate) fn status(shared: Result<(), counter::NoMemory>) -> c_int {
     -1
 }
 
-/// What the C program's counter is to the runtime.
+/// The runtime's view of a C program's counter.
 #[inline(always)]
 unsafe fn lazy<'a>(counter: *const Counter) -> &'a LazyCounter {
     // SAFETY: see the module; zeroes are a valid counter, too.
     unsafe { &*counter.cast() }
 }
 
-/// Adds `amount`, modulo 2^64. The first thread that adds to a counter becomes its owner, and adds by one plain addition; others add
-/// atomically, and when they have done so often enough, the counter is upgraded: from then on all add to a line of the CPU that
-/// they run on.
-///
-/// Without memory for the upgrade the counter works on as it is; but once what others than the owner added goes beyond 2^30 in either
-/// direction, the program ends with a message.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Adds `amount` to the counter. The first thread that adds becomes the owner and adds by a plain addition. Other
+/// threads add atomically. After the upgrade each thread adds to a line of its CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_add(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.add_any(amount);
 }
 
-/// Subtracts `amount`. As cm_counter_add.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Subtracts `amount` from the counter. Otherwise like cm_counter_add.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_sub(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.add_any(amount.wrapping_neg());
 }
 
-/// cm_counter_add for who knows to be the counter's owner, or that it is upgraded: spares a look at who is running. From another thread it
-/// may lose additions.
+/// Adds `amount` like cm_counter_add, but skips the owner check. A call from another thread may lose additions.
 ///
-/// errno: kept. Threads: the owner; any after the upgrade. Signal handlers: yes, on those threads. After fork: yes, on those threads.
+/// Threads, Signal handlers, After fork: only the owner, or any thread after the upgrade.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_add_local(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on; the caller is the owner, or the counter is upgraded.
     unsafe { lazy(counter).add_local(amount) };
 }
 
-/// cm_counter_add for who thinks not to be the counter's owner: spares a look at who is running, and makes nobody the owner. The owner may
-/// call it too; it costs an atomic operation.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Adds `amount` like cm_counter_add, for a thread that is probably not the owner. It skips the owner check, and does
+/// not make the thread the owner. The owner may call it too, but pays for an atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_add_remote(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.add_remote(amount);
 }
 
-/// Announces that several threads will add: upgrades the counter now. About a microsecond; next to nothing if it is upgraded already.
+/// Upgrades the counter now, because several threads will add. Takes about a microsecond, and nothing if the counter is
+/// upgraded already.
 ///
-/// Returns 0; or -1, and the counter is as it was, and the additions of others than the owner try again.
+/// Returns 0, or -1 with the counter unchanged. Then later additions of other threads try again.
 ///
-/// errno: ENOMEM if there is no memory. Threads: any.
-/// Signal handlers: yes. After fork: yes.
+/// errno: ENOMEM if there is no memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_share(counter: *mut Counter) -> c_int {
     // SAFETY: passed on.
     status(unsafe { lazy(counter) }.share())
 }
 
-/// Whether the counter is upgraded.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Returns whether the counter is upgraded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_is_shared(counter: *const Counter) -> bool {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.is_shared()
 }
 
-/// Makes the counter the calling thread's: a fresh one, or one that was handed over. An upgraded one gives its memory back and is as lazy
-/// as a new one; the value stays.
+/// Makes the calling thread the owner, of a new counter or of one that was handed over. An upgraded counter gives its
+/// memory back and is lazy again. The value stays.
 ///
-/// errno: kept. Threads: nobody else may use the counter meanwhile. Signal handlers: under the same condition. After fork: yes; a child
-/// that another thread forks in the middle of it has a counter of some other value.
+/// Time: that of cm_counter_sum. Threads, Signal handlers: while no other code uses the counter. After fork: yes, but
+/// if another thread forks during the call, the child's counter has any value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_bind(counter: *mut Counter) {
-    // SAFETY: passed on; nobody else uses it.
+    // SAFETY: passed on; no other code uses it.
     unsafe { &mut *counter.cast::<LazyCounter>() }.rebind();
 }
 
-/// What was added, and how far that may be off: exact before the upgrade, and after it off by no more than 512 for each slot. There are as
-/// many slots as threads of the program ran at the same time. Looks at three lines of memory whatever the number of CPUs; in fallback mode,
-/// and while a limited addition collects what slots hold, it is as exact, and takes as long, as cm_counter_sum. Additions at the same time
-/// may be in it or not.
+/// Returns the sum of all additions, and how far it may be off: 0 before the upgrade, and at most 512 for each slot
+/// after it. Additions at the same time may be included.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Time: constant, three cache lines on any number of CPUs. In fallback mode, and while a limited addition collects
+/// what slots hold, the result is exact and takes as long as cm_counter_sum.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_read(counter: *const Counter) -> Reading {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.read().into()
 }
 
-/// cm_counter_read, but values below zero are zero.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Returns cm_counter_read, with values below 0 replaced by 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_read_positive(counter: *const Counter) -> Reading {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.read_positive().into()
 }
 
-/// What was added: exact, but that additions at the same time may be in it or not. Takes time in proportion to the number of CPUs on which
-/// something was added.
+/// Returns the exact sum of all additions. Additions at the same time may be included.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Time: proportional to the number of slots that have added.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_sum(counter: *const Counter) -> i64 {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.sum()
 }
 
-/// cm_counter_sum, but values below zero are zero.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Returns cm_counter_sum, with values below 0 replaced by 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_sum_positive(counter: *const Counter) -> i64 {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.sum_positive()
 }
 
-/// -1, 0 or 1: the counter is less than `with`, equal, or greater. By cm_counter_read where that decides, else by cm_counter_sum.
+/// Compares the counter with `with`. Returns -1 if it is less, 0 if it is equal, and 1 if it is greater.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Time: that of cm_counter_read if its result decides, else that of cm_counter_sum.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_compare(counter: *const Counter, with: i64) -> c_int {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.compare(with) as c_int
 }
 
-/// Adds `amount` if the counter stays at or below `limit`, and says whether it did. What is not positive is always added.
+/// Adds `amount` if the counter stays at or below `limit`, and returns whether it did. Always adds an amount that is
+/// not positive.
 ///
-/// However many threads try, what limited additions with one limit make of the counter is never above it, and none is refused while there
-/// is room. cm_counter_add knows no limit; while it, or a larger limit, has amounts added beyond this one's, limited additions at the same
-/// time may find room that those made. Limited additions, the owner's too, go where those of others go: an owner who adds 2^28 and
-/// more within limits and subtracts it again has the counter upgraded.
+/// For any number of threads, limited additions with one limit never bring the counter above it, and none fails while
+/// there is room. cm_counter_add ignores limits: while it has the counter above this limit, limited additions at the
+/// same time may use room that it made. So does a limited addition with a larger limit. An owner that adds 2^28 or more
+/// within limits, and subtracts it again, causes an upgrade.
 ///
-/// It may refuse too early where there is no memory, and by up to 1024 for each slot (see cm_counter_read) in a signal handler that
-/// interrupts another limited addition; where the kernel refuses membarrier and unlimited additions came before the first limited one;
-/// and if each of 64 attempts to collect what slots hold met some thread in the middle of an addition.
+/// It may return false too early, by up to 1024 for each slot,
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// - in a signal handler that interrupts another limited addition;
+/// - where the kernel refuses membarrier, if there were unlimited additions before the first limited one;
+/// - if each of 64 attempts to collect what slots hold meets a thread in the middle of an addition.
+///
+/// It also returns false if an upgrade is due and there is no memory.
+///
+/// Time: constant, but proportional to the number of slots on the way to the limit, when it collects what slots hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_limited_add(counter: *mut Counter, amount: i64, limit: i64) -> bool {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.limited_add(amount, limit)
 }
 
-/// Adds the difference between cm_counter_sum and `value`. So the counter is `value` if nobody adds meanwhile; what others add is kept.
+/// Sets the counter to `value`, by adding the difference from cm_counter_sum. Additions at the same time are kept. If
+/// several threads set at the same time, each adds its difference.
 ///
-/// errno: kept. Threads: any; of several at the same time each adds its difference. Signal handlers: yes. After fork: yes.
+/// Time: that of cm_counter_sum.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_set(counter: *mut Counter, value: i64) {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.set(value);
 }
 
-/// Subtracts cm_counter_sum, and returns it: what others add meanwhile is kept for the next time, so that nothing is lost between two
-/// calls.
+/// Subtracts cm_counter_sum from the counter and returns it. Additions at the same time are kept for the next call, so
+/// none is lost between two calls.
 ///
-/// errno: kept. Threads: any, but one at a time. Signal handlers: yes, under the same condition. After fork: yes.
+/// Time: that of cm_counter_sum. Threads, Signal handlers: one call at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_reset(counter: *mut Counter) -> i64 {
     // SAFETY: passed on.
     unsafe { lazy(counter) }.reset()
 }
 
-/// Gives back what memory the counter has beside its 32 bytes, and zeroes these: it is as new, and may also be forgotten.
+/// Frees the memory that the counter has besides its 32 bytes, and zeroes these: it is a new counter.
 ///
-/// errno: kept. Threads: nobody else may use the counter meanwhile. Signal handlers: under the same condition. After fork: yes.
+/// Time: that of cm_counter_sum. Threads, Signal handlers: while no other code uses the counter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_destroy(counter: *mut Counter) {
-    // SAFETY: passed on; nobody else uses it, and zeroes are a counter.
+    // SAFETY: passed on; no other code uses it, and zeroes are a counter.
     unsafe {
         counter.cast::<LazyCounter>().drop_in_place();
         counter.write_bytes(0, 1);

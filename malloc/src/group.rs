@@ -1,48 +1,48 @@
 //! The C functions of `commensal.h` for memory groups: names and errno for `commensal::group`.
 //!
-//! What `counter.rs` says of itself holds here too.
+//! The head of `counter.rs` says how the header is made.
 //!
-//! Safety, for all of them: the pointer leads to a group that `cm_group_create` made and nobody destroyed; where a comment says who else may
-//! use it, nobody else does.
+//! Safety, for all of them: the pointer leads to a group that `cm_group_create` made and that is not destroyed. Callers
+//! fulfil the conditions of a comment's line "Threads".
 
 use crate::cache::failed;
 use commensal::group::{Core, Entry, Refused};
 use commensal::heap::{self, Error};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-/// Memory that is charged, limited and released together. See cm_group_create.
+/// Memory that is charged, limited and freed together. See cm_group_create.
 pub struct Group {
     _core: Core,
 }
 
-/// A thread's stay in a group. It belongs to the library from cm_group_enter until cm_group_leave, and stays where it is; as a rule that is on
-/// the stack.
+/// A thread's stay in a group. The library uses it, where it is, from cm_group_enter until cm_group_leave. Usually it
+/// is a local variable.
 #[repr(C)]
 pub struct GroupEntry {
-    /// Not to be touched.
+    /// Private.
     pub opaque: [*mut c_void; 2],
 }
 
 const _: () = assert!(size_of::<GroupEntry>() == size_of::<Entry>());
 
-/// What is known of a group.
+/// Statistics of a group.
 #[repr(C)]
 pub struct GroupStats {
-    /// Bytes that are charged: what the program holds of the group and of its children, and what arrays of slots hold of it.
+    /// Bytes charged: blocks in use, of the group and its children, and what magazines of slots hold for them.
     pub charged: u64,
-    /// The most that they were, exact to one refill of an array.
+    /// The most bytes charged at once, exact to one refill of a magazine.
     pub peak: u64,
-    /// The limit; UINT64_MAX: none.
+    /// The limit in bytes. UINT64_MAX: none.
     pub limit: u64,
-    /// Allocations that a limit refused, the group's own or one above.
+    /// Allocations refused by the limit of the group or of a parent.
     pub refused: u64,
-    /// Times that threads are inside.
+    /// Entries that threads have not left.
     pub inside: u32,
-    /// Groups that have it for a parent.
+    /// Groups that have this group as their parent.
     pub children: u32,
-    /// Caches that were made, one for each size class that was needed.
+    /// Caches made, one for each size class used.
     pub caches: u32,
-    /// Blocks above 32 KiB that are in use.
+    /// Blocks above 32 KiB in use.
     pub large_blocks: u32,
 }
 
@@ -61,15 +61,14 @@ fn given(block: Option<*mut u8>) -> *mut c_void {
     block.unwrap_or_else(heap::out_of_memory).cast()
 }
 
-/// Creates a group. The name, of letters, digits, and '-', '_', '.' and '/', is for people; it is cut after 23. What the group is charged, its parent
-/// is charged, too, and the parent's limit holds for it; NULL: it has none. `limit` is in bytes; 0: there is none.
+/// Creates a group. All that is charged to the group is charged to `parent` too, whose limit also holds; NULL: no
+/// parent. `limit` is in bytes; 0: no limit. Reports show the name: letters, digits, '-', '_', '.' and '/', cut after
+/// 23.
 ///
-/// Takes less than a microsecond, and interrupts nobody; nor does what the group needs at its first allocations.
+/// Returns the group, or NULL. Takes less than a microsecond. Interrupts no CPU, nor do the group's first allocations.
 ///
-/// Returns the group; or NULL.
-///
-/// errno: ENOMEM if there is no memory; EINVAL if the name is none. Threads: any. Signal handlers: yes, but ENOMEM is likelier there. After
-/// fork: yes.
+/// errno: ENOMEM if there is no memory; EINVAL if the name is refused. Signal handlers: yes, but ENOMEM is more likely
+/// there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_create(name: *const c_char, parent: *mut Group, limit: u64) -> *mut Group {
     // SAFETY: passed on: the name is a string, or NULL, and the parent a group, or NULL.
@@ -88,13 +87,13 @@ pub unsafe extern "C" fn cm_group_create(name: *const c_char, parent: *mut Group
     }
 }
 
-/// Destroys a group: everything that was allocated in it goes back at once, in time that depends on the memory, not on the number of blocks.
-/// Interrupts nobody.
+/// Destroys a group and frees all that was allocated in it at once. Interrupts no CPU.
 ///
-/// Returns 0; or -1, and nothing happened.
+/// Returns 0, or -1 with the group unchanged.
 ///
-/// errno: EBUSY if threads are inside, or the group has children. Threads: nobody uses its memory any more, allocates in it by
-/// cm_group_alloc, or is about to enter it. Signal handlers: no. After fork: yes; of the threads that were inside, the one that forked still is.
+/// errno: EBUSY if threads are inside, or the group has children. Time: proportional to the memory, not to the number
+/// of blocks. Threads: while no thread uses the group's memory, allocates in it by cm_group_alloc, or is about to enter
+/// it. Signal handlers: no. After fork: yes; of the threads that were inside, the one that forked still is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_destroy(group: *mut Group) -> c_int {
     // SAFETY: passed on.
@@ -104,28 +103,27 @@ pub unsafe extern "C" fn cm_group_destroy(group: *mut Group) -> c_int {
     }
 }
 
-/// Enters a group: until it leaves, or enters another one, the thread allocates there, by malloc and its kin and by C++'s new. Leaving
-/// returns to the group that it was in before. It may enter a group that it is in. Blocks may be freed by any thread, anywhere; realloc leaves a
-/// group's block in its group.
+/// Enters a group: until it leaves or enters another group, the calling thread allocates there by malloc and its kin
+/// and by C++'s new. A thread may enter a group several times. Any thread may free the blocks anywhere. realloc leaves
+/// a block in its group. `entry` need not be initialised.
 ///
-/// From the first entry on, all threads of the process allocate by a way that takes a few nanoseconds longer, because it looks for their group.
-/// cm_group_alloc does not.
+/// After the first entry, all threads of the process allocate some nanoseconds more slowly, because malloc looks up the
+/// thread's group. cm_group_alloc does not.
 ///
-/// Returns 0; or -1.
+/// Returns 0, or -1. A thread that ends inside leaves the group entered for ever.
 ///
-/// errno: EBUSY if somebody is destroying the group. Threads: any; one that ends inside leaves the group entered for ever. Signal handlers: yes, if they
-/// leave before they return. After fork: yes.
+/// errno: EBUSY if another thread is destroying the group. Signal handlers: yes, if they leave before they return.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_enter(group: *mut Group, entry: *mut GroupEntry) -> c_int {
     // SAFETY: passed on.
     if unsafe { Entry::enter(entry.cast(), known(group)) } { 0 } else { failed(Error::Busy) }
 }
 
-/// Leaves the group that the thread entered by this entry. If it is not the one that it entered last, it stays in those that it entered later.
+/// Leaves the group that the thread entered with `entry`. If it has entered other groups since, it stays in those.
 ///
-/// Returns 0; or -1.
+/// Returns 0, or -1.
 ///
-/// errno: EINVAL if the thread did not enter by this entry, or has left by it. Threads: the one that entered. Signal handlers: yes. After fork: yes.
+/// errno: EINVAL if the thread did not enter with `entry`, or has left. Threads: the one that entered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_leave(entry: *mut GroupEntry) -> c_int {
     // SAFETY: passed on.
@@ -135,22 +133,21 @@ pub unsafe extern "C" fn cm_group_leave(entry: *mut GroupEntry) -> c_int {
     }
 }
 
-/// A block of at least `size` bytes in a group, whichever the thread is inside of, as malloc gives it; free and realloc take it.
+/// Allocates at least `size` bytes in a group, even if the thread is inside another one. free and realloc take the
+/// block.
 ///
-/// Returns the block; or NULL.
+/// Returns the block, aligned as malloc's, or NULL.
 ///
-/// errno: ENOMEM if there is no memory, or no room within the limits. Threads: any. Signal handlers: yes. After fork: yes.
+/// errno: ENOMEM if there is no memory, or no room within the limits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_alloc(group: *mut Group, size: usize) -> *mut c_void {
     // SAFETY: passed on.
     given(unsafe { known(group) }.allocate(size, heap::ALIGNMENT))
 }
 
-/// The same at a multiple of `alignment`, a power of two.
+/// Allocates like cm_group_alloc, at a multiple of `alignment`, a power of two.
 ///
-/// Returns the block; or NULL.
-///
-/// errno: as for cm_group_alloc; EINVAL if the alignment is no power of two. Threads: any. Signal handlers: yes. After fork: yes.
+/// errno: ENOMEM as for cm_group_alloc; EINVAL if `alignment` is not a power of two.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_aligned_alloc(group: *mut Group, alignment: usize, size: usize) -> *mut c_void {
     if !alignment.is_power_of_two() {
@@ -160,18 +157,17 @@ pub unsafe extern "C" fn cm_group_aligned_alloc(group: *mut Group, alignment: us
     given(unsafe { known(group) }.allocate(size, alignment))
 }
 
-/// Sets the limit, in bytes; 0: none. What is charged already stays, also beyond it; then nothing more is, until enough came back.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Sets the limit to `limit` bytes; 0: no limit. Earlier charges stay, even beyond it. Then allocations fail until
+/// enough has been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_set_limit(group: *mut Group, limit: u64) {
     // SAFETY: passed on.
     unsafe { known(group) }.account().set_limit(limit_of(limit));
 }
 
-/// What is known of a group: exact at rest. Takes time in proportion to the number of slots.
+/// Reads the statistics of a group into `stats`: exact at rest.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Time: proportional to the number of slots.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_stats_read(group: *mut Group, stats: *mut GroupStats) {
     // SAFETY: passed on: there is room for them.
@@ -190,9 +186,7 @@ pub unsafe extern "C" fn cm_group_stats_read(group: *mut Group, stats: *mut Grou
     }
 }
 
-/// The group that the thread is inside of, the one that it entered last; NULL if it is in none.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Returns the group that the thread entered last and has not left, or NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_group_current() -> *mut Group {
     commensal::group::innermost().cast_mut().cast()

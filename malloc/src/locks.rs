@@ -1,7 +1,7 @@
 //! The C function of `commensal.h` for the lock report: names for `commensal::heap::locks`.
 //!
-//! What `counter.rs` says of itself holds here too. A row's fields are filled by their names; its texts lie in the row, since the compiler's
-//! names of functions end with no zero byte.
+//! The head of `counter.rs` says how the header is made. A row holds its texts, because the compiler's names of
+//! functions do not end with a zero byte.
 
 use commensal::heap::locks;
 use commensal::observe::columns::{Name, Row, insert};
@@ -9,30 +9,30 @@ use core::ffi::c_char;
 use core::fmt::Write;
 use core::mem::MaybeUninit;
 
-/// What one call site of the library waited for its locks of one type.
+/// The waits of one function of the library for its locks of one type.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LockRow {
-    /// Acquisitions that did not succeed at once.
+    /// Acquisitions that had to wait.
     pub contended: u64,
-    /// Nanoseconds waited, all together.
+    /// The sum of all waits in nanoseconds.
     pub total_wait_ns: u64,
-    /// The longest single wait in nanoseconds: no more than total_wait_ns.
+    /// The longest wait in nanoseconds, at most total_wait_ns.
     pub max_wait_ns: u64,
-    /// Nanoseconds of a wait on average: total_wait_ns / contended.
+    /// The average wait in nanoseconds: total_wait_ns / contended.
     pub avg_wait_ns: u64,
-    /// What the locks protect, such as "page heap" or "page list", and a zero byte.
+    /// The structure that the locks protect, such as "page heap" or "page list". Ends with a zero byte.
     pub r#type: [c_char; 16],
-    /// The library's function that waited, such as "page_heap::runs::PageHeap::free", and a zero byte.
+    /// The function that waited, such as "page_heap::runs::PageHeap::free". Ends with a zero byte.
     pub caller: [c_char; 96],
 }
 
 /// Waits that are in no row: the library has room for 32 callers of each type of lock.
 #[repr(C)]
 pub struct LockLost {
-    /// Acquisitions that did not succeed at once.
+    /// Acquisitions that had to wait.
     pub contended: u64,
-    /// Nanoseconds waited, all together.
+    /// The sum of all waits in nanoseconds.
     pub total_wait_ns: u64,
 }
 
@@ -68,15 +68,15 @@ impl From<Row> for LockRow {
     }
 }
 
-/// Who has waited for the library's own locks since the program started, and how long: a row for each caller that did, those that
-/// waited most first. Writes as many of them as there is room for, and if `lost` is not NULL there what found no place in the library's tables.
-/// `rows` may be NULL if `capacity` is 0.
+/// Writes up to `capacity` rows into `rows`: one for each function that has waited for a lock of the library since the
+/// program started, the longest total wait first. `lost` receives the waits that are in no row, or is NULL. `rows` may
+/// be NULL if `capacity` is 0.
 ///
-/// Returns how many rows there are, which may be more than `capacity`.
+/// Returns the number of rows that there are, which may exceed `capacity`. If other threads wait meanwhile, their
+/// latest waits may be missing.
 ///
-/// Uncontended locks cost nothing for it. While other threads wait a reading may lack what they are recording; max_wait_ns is no more than total_wait_ns in any.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child's rows begin as its parent's were.
+/// Time: proportional to the rows that there are and to `capacity`. After fork: yes; the child's rows start as copies
+/// of its parent's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_lock_report(rows: *mut LockRow, capacity: usize, lost: *mut LockLost) -> usize {
     let rows: &mut [MaybeUninit<LockRow>] = if capacity == 0 {

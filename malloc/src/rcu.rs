@@ -1,6 +1,6 @@
 //! The C functions of `commensal.h` for RCU: names for `commensal::rcu`.
 //!
-//! What `counter.rs` says of itself holds here too.
+//! The head of `counter.rs` says how the header is made.
 
 use crate::cache::failed;
 use commensal::heap::{self, Error};
@@ -8,34 +8,33 @@ use commensal::machine::slot::Counted;
 use commensal::rcu::{self, Caller, Cookie, Head, Open, Pace};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-/// A read section that is open: what cm_rcu_read_unlock has to know.
+/// An open read section, for cm_rcu_read_unlock.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RcuSection {
-    /// Not to be touched.
+    /// Private.
     pub at: *mut c_void,
-    /// Not to be touched.
+    /// Private.
     pub slot: u32,
 }
 
 const _: () = assert!(size_of::<RcuSection>() == size_of::<Open>());
 
-/// Opens a read section: what it finds by CM_RCU_DEREFERENCE stays until the section ends, if whoever takes it away waits for a grace period
-/// before it is freed. Sections may lie inside of others, and overlap. Threads need not register.
+/// Opens a read section. Objects found in it by CM_RCU_DEREFERENCE stay until it ends, if the updaters wait for a grace
+/// period before they free them. Sections may nest and overlap. Threads need not register.
 ///
-/// Returns what cm_rcu_read_unlock wants. A section that is not ended is waited for, for ever.
+/// Returns the section. Grace periods wait for ever for a section that is not ended.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes; the child waits for the sections that the thread had open which forked, and for
-/// no others.
+/// After fork: yes; the child waits for the sections that the forking thread had open, and for no others.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_read_lock() -> RcuSection {
     let Counted { at, slot } = rcu::open().into_counted();
     RcuSection { at: at.cast(), slot }
 }
 
-/// Ends a read section, which the calling thread opened, or the one that forked it, and which ends once.
+/// Ends a read section, once.
 ///
-/// errno: kept. Threads: the one that opened it. Signal handlers: yes. After fork: yes.
+/// Threads: the one that opened it. After fork: the child ends the sections that the forking thread had open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_read_unlock(section: RcuSection) {
     let RcuSection { at, slot } = section;
@@ -43,67 +42,66 @@ pub unsafe extern "C" fn cm_rcu_read_unlock(section: RcuSection) {
     unsafe { rcu::close(Open::from_counted(Counted { at: at.cast(), slot })) };
 }
 
-/// Waits for a grace period: until all read sections that are open now have ended. Callers that come at the same time share one.
+/// Waits for a grace period: until all read sections that are open now have ended. Callers at the same time share one.
+/// In a read section, or with a registered reader online, it would wait for itself: it ends the program with a message.
 ///
-/// Called in a read section it would wait for itself: it ends the program with a message.
-///
-/// errno: kept. Threads: any. Signal handlers: no, as they may have interrupted a section. After fork: yes.
+/// Time: as long as readers take. Signal handlers: no, because they may have interrupted a section.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_synchronize() {
     rcu::wait_for(Pace::Usual, Caller::OfLibrary);
 }
 
-/// The same for those in a hurry: awake for up to some 100 microseconds, where cm_rcu_synchronize goes to sleep after some.
+/// Waits like cm_rcu_synchronize, but stays awake for some hundred microseconds instead of some ten, and does not wait
+/// for rcu.minimum_interval_us.
 ///
-/// errno, Threads, Signal handlers, After fork: as for cm_rcu_synchronize.
+/// Time, Signal handlers: as for cm_rcu_synchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_synchronize_expedited() {
     rcu::wait_for(Pace::Expedited, Caller::OfLibrary);
 }
 
-/// Asks for a grace period and does not wait for it.
+/// Requests a grace period without waiting for it. Returns its number, for cm_rcu_is_over.
 ///
-/// Returns its number, for cm_rcu_is_over.
-///
-/// errno: kept. Threads: any. Signal handlers: no. After fork: yes, also for numbers from before.
+/// Signal handlers: no. After fork: yes; the child may also ask for numbers from before the fork.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_start() -> u64 {
     rcu::start().number()
 }
 
-/// Whether the grace period of this number is over. Drives it on as far as it goes without waiting: so who asks again and again gets yes in
-/// the end.
+/// Returns whether the grace period `number` is over. If it is not, takes the next steps towards its end, without
+/// waiting. A caller that repeats the call gets true in the end.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes, but they may have interrupted a section that keeps it from being over. After fork: yes.
+/// Time: proportional to the number of slots. Signal handlers: yes, but a section that they interrupt keeps it from
+/// being over.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_is_over(number: u64) -> bool {
     rcu::is_over(Cookie::from_number(number))
 }
 
-/// How many grace periods have been over in this process and its ancestors.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Returns the number of grace periods that have ended in this process and its ancestors.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_grace_periods() -> u64 {
     rcu::grace_periods()
 }
 
-/// What a deferred call needs: a member of the object that the call is about, or memory beside it. 16 bytes, of any content.
+/// The memory of a deferred call: a field of the object to free, or memory beside it. 16 bytes, with any contents.
 #[repr(C)]
 pub struct RcuHead {
-    /// Not to be touched.
+    /// Private.
     pub next: *mut RcuHead,
-    /// Not to be touched.
+    /// Private.
     pub function: Option<unsafe extern "C" fn(*mut RcuHead)>,
 }
 
 const _: () = assert!(size_of::<RcuHead>() == size_of::<Head>());
 
-/// Calls a function after a grace period, with this head: on a thread of the library's, one call at a time. Calls that were deferred in the same slot come in their
-/// order. Never fails, and allocates nothing. The function has the head's memory from then on; it may do anything but call cm_rcu_barrier.
+/// Calls `function(head)` after a grace period, on a thread of the library, one call at a time. Calls deferred in the
+/// same slot keep their order. It never fails, and allocates nothing. The head belongs to the function from then on.
+/// The function may do anything except call cm_rcu_barrier.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes, but for the first that is deferred in a process. After fork: yes; the child makes the calls that waited, too, but for those that the parent's thread was
-/// making. A child that a signal handler forked must not before that handler has returned.
+/// Signal handlers: yes, except for the first deferral of a process, by any function. After fork: yes; the child also
+/// makes the calls that waited, except for those that the library was making. A child that a signal handler forked must
+/// not call this before the handler has returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_call(head: *mut RcuHead, function: unsafe extern "C" fn(head: *mut RcuHead)) {
     // SAFETY: passed on; both are pointers to the same.
@@ -114,47 +112,46 @@ pub unsafe extern "C" fn cm_rcu_call(head: *mut RcuHead, function: unsafe extern
     heap::keeping_errno(|| unsafe { rcu::call(head.cast(), function) });
 }
 
-/// Frees a block after a grace period: any that free would take, and those of caches. Costs little more than free. NULL is nothing. The blocks need no head, and
-/// nothing has to be done for them to be freed.
+/// Frees `block` after a grace period: a block that free() takes, or an object of a cache. NULL is ignored. Costs
+/// little more than free(). The block needs no head, and the program need not do anything else.
 ///
-/// While so many wait that a mark is reached (rcu.high_kib of COMMENSAL_CONF), callers that are in no read section are held up, each time for up to
-/// 10 ms.
+/// While a slot holds more deferred objects than a mark (rcu.high_mark, rcu.high_kib), each call outside of read
+/// sections may be delayed by rcu.hold_up_ms (milliseconds, default 10).
 ///
-/// errno: kept. Threads: any. Signal handlers, After fork: as for cm_rcu_call.
+/// Signal handlers, After fork: as for cm_rcu_call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_defer_free(block: *mut c_void) {
     // SAFETY: passed on.
     heap::keeping_errno(|| unsafe { rcu::defer_free(block.cast()) });
 }
 
-/// Waits until all that was deferred before, by any thread, has been freed or called.
+/// Waits until everything that any thread deferred before is freed or called. In a read section or in a deferred call
+/// it would wait for itself: it ends the program with a message.
 ///
-/// Called in a read section, or by a deferred call, it would wait for itself: it ends the program with a message.
-///
-/// errno: kept. Threads: any. Signal handlers: no. After fork: yes.
+/// Time: as long as readers and deferred calls take. Signal handlers: no.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_barrier() {
     heap::keeping_errno(|| rcu::barrier_for(Caller::OfLibrary));
 }
 
-/// What waits to be freed or called.
+/// Objects that wait to be freed or called.
 #[repr(C)]
 pub struct RcuWaiting {
     /// Blocks and calls.
     pub objects: u64,
     /// Bytes of the blocks.
     pub bytes: u64,
-    /// The most that these have been in each slot, added up.
+    /// The most bytes that waited in each slot, added up.
     pub most_bytes: u64,
-    /// How often a caller of cm_rcu_defer_free was held up.
+    /// How often cm_rcu_defer_free delayed its caller.
     pub held_up: u64,
-    /// Blocks that were not freed, as there was no memory for them to wait in.
+    /// Blocks that were not freed, because there was no memory for them to wait in.
     pub lost: u64,
 }
 
-/// Says what waits; exact while nobody defers anything, and nothing is freed.
+/// Counts what waits, into `waiting`: exact while no thread defers, frees or calls.
 ///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Time: proportional to the number of slots.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_count_waiting(waiting: *mut RcuWaiting) {
     let rcu::Waiting { objects, bytes, most_bytes, held_up, lost } = rcu::waiting();
@@ -162,12 +159,12 @@ pub unsafe extern "C" fn cm_rcu_count_waiting(waiting: *mut RcuWaiting) {
     unsafe { waiting.write(RcuWaiting { objects, bytes, most_bytes, held_up, lost }) };
 }
 
-/// Sets what can be set about grace periods and what waits for them, by the name behind "rcu." in COMMENSAL_CONF: cm_rcu_set("lazy_delay_ms", 5). `commensal
-/// conf` has the names. See cm_rcu_set_policy for the policy.
+/// Sets a setting of RCU. `name` is its key in COMMENSAL_CONF without "rcu.": cm_rcu_set("lazy_delay_ms", 5).
+/// `commensal conf` prints keys, units and ranges. For the policy call cm_rcu_set_policy.
 ///
-/// Returns 0, or -1 if there is no such setting, or the value is out of its range: then it stays as it is.
+/// Returns 0, or -1 with the setting unchanged.
 ///
-/// errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
+/// errno: EINVAL if there is no such setting, or `value` is out of its range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_set(name: *const c_char, value: u32) -> c_int {
     // SAFETY: passed on: a string.

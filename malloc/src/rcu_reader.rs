@@ -1,6 +1,6 @@
 //! The C functions of `commensal.h` for RCU's readers that register: names for `commensal::rcu::qsbr`.
 //!
-//! What `counter.rs` says of itself holds here too. Checkpoints and sections are inlined in the header.
+//! The head of `counter.rs` says how the header is made. Checkpoints and sections are inlined in the header.
 
 use crate::cache::failed;
 use commensal::heap::{self, Error};
@@ -17,29 +17,26 @@ pub const CM_RCU_COOPERATIVE: u32 = 0;
 /// cm_rcu_reader_lock and cm_rcu_reader_unlock, which cost an addition each.
 pub const CM_RCU_KICKABLE: u32 = 1;
 
-/// What the header has of a reader.
+/// The part of a reader that the header declares.
 #[repr(C)]
 pub struct RcuReader {
     due: u32,
     depth: u32,
 }
 
-/// Whether it is kickable does not matter for what is done here.
+/// Its functions here are the same for both kinds.
 unsafe fn known(reader: *mut RcuReader) -> ManuallyDrop<Reader> {
     // SAFETY: passed on.
     ManuallyDrop::new(unsafe { Reader::from_raw(reader.cast()) })
 }
 
-/// Registers a reader of the calling thread: what it finds by CM_RCU_DEREFERENCE stays until its next checkpoint (cm_rcu_checkpoint,
-/// cm_rcu_checkpoint_always, cm_rcu_offline). Its sections cost nothing, and grace periods wait for its checkpoints: so it comes to one now and then,
-/// and goes offline around whatever blocks for long. One that does neither is waited for, for ever.
+/// Registers a reader of the calling thread, online. `kind` is CM_RCU_COOPERATIVE or CM_RCU_KICKABLE. The thread calls
+/// cm_rcu_checkpoint now and then, goes offline around work that blocks for long, and unregisters the reader before it
+/// ends. Grace periods wait for ever for a reader that does none of that.
 ///
-/// A kickable one (CM_RCU_KICKABLE, else CM_RCU_COOPERATIVE) may be interrupted, by the signal SIGURG, if the policy is "kicked". Then its sections must be told: what it finds between
-/// cm_rcu_reader_lock and cm_rcu_reader_unlock stays until the latter; elsewhere it finds nothing that stays. They are two additions each.
+/// Returns the reader, or NULL.
 ///
-/// Returns the reader, or NULL if there is no memory. A thread may have several. Before it ends it gives them back by cm_rcu_unregister.
-///
-/// errno: kept, ENOMEM, EINVAL if there is no such kind. Threads: any. Signal handlers: no. After fork: yes; the child has the readers of the thread that forked, and no others.
+/// errno: ENOMEM if there is no memory; EINVAL if there is no such kind. Time: proportional to the number of readers.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_register(kind: u32) -> *mut RcuReader {
     let registered = match kind {
@@ -56,73 +53,65 @@ pub extern "C" fn cm_rcu_register(kind: u32) -> *mut RcuReader {
     )
 }
 
-/// The reader is no more: nobody waits for it.
-///
-/// errno: kept. Threads: the one that registered it, or the one that forked that. Signal handlers: no. After fork: yes.
+/// Ends a reader. Grace periods no longer wait for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_unregister(reader: *mut RcuReader) {
     // SAFETY: passed on.
     drop(ManuallyDrop::into_inner(unsafe { known(reader) }));
 }
 
-/// What cm_rcu_checkpoint does where there is something to do.
-///
-/// errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+/// The slow path of cm_rcu_checkpoint.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_checkpoint_due(reader: *mut RcuReader) {
     // SAFETY: passed on.
     unsafe { known(reader) }.checkpoint();
 }
 
-/// A point outside of all of the reader's sections: it reports, whatever the policy.
-///
-/// errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+/// Declares that the thread has left all sections of `reader`, and reports it under any policy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_checkpoint_always(reader: *mut RcuReader) {
     // SAFETY: passed on.
     unsafe { known(reader) }.checkpoint_always();
 }
 
-/// From here to cm_rcu_online nobody waits for the reader: nothing that was found before is used after it, and nothing is looked for.
-///
-/// errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+/// Takes a reader offline: grace periods do not wait for it until cm_rcu_online. The thread must not use objects that
+/// it found before, nor look up new ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_offline(reader: *mut RcuReader) {
     // SAFETY: passed on.
     unsafe { known(reader).go_offline() };
 }
 
-/// The reader is there again.
-///
-/// errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+/// Takes a reader online again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_online(reader: *mut RcuReader) {
     // SAFETY: passed on.
     unsafe { known(reader) }.go_online();
 }
 
-/// Waits for a grace period, offline: cm_rcu_synchronize would wait for the calling thread's own reader, and ends the program with a message. A thread that
-/// has several has the others offline.
+/// Waits for a grace period with `reader` offline. The thread's other readers must be offline. (cm_rcu_synchronize
+/// would also wait for `reader`, and ends the program with a message.)
 ///
-/// errno: kept. Threads: the reader's. Signal handlers: no. After fork: yes.
+/// Time: as long as other readers take.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_reader_synchronize(reader: *mut RcuReader) {
     // SAFETY: passed on.
     unsafe { known(reader) }.synchronize_for(Pace::Usual, Caller::OfLibrary);
 }
 
-/// Sets how readers that registered come to report, for all of them, also while they read:
+/// Sets when registered readers report, for all readers of the process, even while they read:
 ///
-/// "flagged"   at a checkpoint after they have held a grace period up for rcu.till_qs_ms (see cm_rcu_set); so it is unless rcu.policy says otherwise.
-/// "counted"   at each n-th checkpoint, and when they have held one up for twice as long.
-/// "kicked"    as "flagged"; those that are kickable are interrupted after three times as long.
-/// "none"      by cm_rcu_checkpoint_always and cm_rcu_offline only.
+/// - "flagged" (default): at a checkpoint, after they have held up a grace period for rcu.till_qs_ms (see cm_rcu_set).
+/// - "counted": at each `n`-th checkpoint, and after they have held one up for twice as long.
+/// - "kicked": like "flagged", but the signal SIGURG interrupts kickable readers after three times as long.
+/// - "none": only by cm_rcu_checkpoint_always and cm_rcu_offline.
 ///
-/// `n`, at least 1, is looked at for "counted". Short grace periods free early, and in small batches; long ones seldom, and much at once.
+/// `n` is at least 1; only "counted" uses it. Short grace periods free memory early and in small batches, long ones
+/// late and in large batches. The setting rcu.policy has the initial policy.
 ///
-/// Returns 0, or -1: EINVAL, there is no such policy; EBUSY, the program has a handler for SIGURG. Then the policy stays as it is.
+/// Returns 0, or -1 with the policy unchanged.
 ///
-/// errno: kept, EINVAL, EBUSY. Threads: any. Signal handlers: no. After fork: yes.
+/// errno: EINVAL if there is no such policy; EBUSY if the program handles SIGURG. Threads: any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_set_policy(policy: *const c_char, n: u32) -> c_int {
     // SAFETY: passed on: a string.

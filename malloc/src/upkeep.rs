@@ -1,38 +1,40 @@
 //! The C functions of `commensal.h` for upkeep: names for `commensal::upkeep`.
 //!
-//! What `counter.rs` says of itself holds here too.
+//! The head of `counter.rs` says how the header is made.
 
 use crate::cache::failed;
 use commensal::heap::Error;
 use commensal::upkeep::{self, Report};
 use core::ffi::{CStr, c_char, c_int};
 
-/// What upkeep did so far.
+/// Statistics of upkeep since the program started.
 #[repr(C)]
 pub struct UpkeepFigures {
-    /// Bytes that went back to the system, and the calls for that.
+    /// Bytes that went back to the kernel.
     pub bytes: u64,
+    /// System calls that returned them.
     pub calls: u64,
-    /// Calls that the system refused, or that found nothing.
+    /// System calls that the kernel refused, or that returned nothing.
     pub refused: u64,
-    /// Turns that threads took in their own slots, and that were taken for slots where nobody came along.
+    /// Turns that threads took in their own slots.
     pub own_turns: u64,
+    /// Turns that the background thread, or cm_upkeep_tick, took for slots that no thread uses.
     pub deserted_turns: u64,
-    /// Arrays of objects that were emptied, and spans that went from per-CPU lists to the zone.
+    /// Magazines that were emptied.
     pub arrays: u64,
+    /// Spans that went from the page lists of slots to the page heap.
     pub spans: u64,
-    /// The longest that anything of this took at a stretch.
+    /// The longest step in nanoseconds.
     pub longest_ns: u64,
-    /// Intervals that pages have to be idle for before they go back; 0: could not be told now.
+    /// Intervals for which pages must be idle before they go back. 0: unknown at the moment.
     pub patience: u32,
-    /// Whether there is upkeep, and whether a thread of the library's sees to it.
+    /// Whether upkeep is on.
     pub is_on: bool,
+    /// Whether a background thread of the library does it.
     pub has_shepherd: bool,
 }
 
-/// Says what upkeep did so far; each figure is exact, together they are only at rest.
-///
-/// errno: kept. Threads: any. Signal handlers: yes. After fork: yes.
+/// Reads the statistics of upkeep into `report`. Each figure is exact; together they are consistent only at rest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_upkeep_report(report: *mut UpkeepFigures) {
     let read = Report::read();
@@ -53,12 +55,13 @@ pub unsafe extern "C" fn cm_upkeep_report(report: *mut UpkeepFigures) {
     unsafe { report.write(told) };
 }
 
-/// Sets what can be set about upkeep, by the name behind "upkeep." in COMMENSAL_CONF: cm_upkeep_set("interval_ms", 250). `commensal conf` has the names.
-/// "on", for upkeep itself, and "shepherd" are 0 or 1.
+/// Sets a setting of upkeep. `name` is its key in COMMENSAL_CONF without "upkeep.", or "on" for upkeep itself:
+/// cm_upkeep_set("interval_ms", 250). `commensal conf` prints keys, units and ranges. For "on" and "shepherd", `value`
+/// is 0 or 1.
 ///
-/// Returns 0, or -1 if there is no such setting, or the value is out of its range: then it stays as it is.
+/// Returns 0, or -1 with the setting unchanged.
 ///
-/// errno: kept, EINVAL. Threads: any. Signal handlers: yes. After fork: yes.
+/// errno: EINVAL if there is no such setting, or `value` is out of its range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_upkeep_set(name: *const c_char, value: u32) -> c_int {
     // SAFETY: passed on: a string.
@@ -70,12 +73,13 @@ pub unsafe extern "C" fn cm_upkeep_set(name: *const c_char, value: u32) -> c_int
     }
 }
 
-/// Does the upkeep that is due now: for programs that have a thread of their own for such things, with "upkeep.shepherd:off". Takes some microseconds for each array that is
-/// emptied, and up to a millisecond for each MiB that goes back to the system.
+/// Does the upkeep that is due now. It is for programs that run upkeep in a thread of their own, with
+/// "upkeep.shepherd:off".
 ///
-/// Returns in how many nanoseconds it should be called again; -1: not before other threads have allocated or released memory.
+/// Returns the nanoseconds until the next call is due, or -1: none is before another thread allocates or frees.
 ///
-/// errno: kept. Threads: any, several at once share the work. Signal handlers: no. After fork: yes.
+/// Time: some microseconds for each magazine that it empties, and up to a millisecond for each MiB that it returns to
+/// the kernel. Threads: any thread; calls at the same time share the work. Signal handlers: no.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_upkeep_tick() -> i64 {
     upkeep::tick().map_or(-1, |ns| ns.min(i64::MAX as u64) as i64)

@@ -1,8 +1,10 @@
-//! The C header, generated from the functions that the library exports, and held against the committed one.
+//! The C header, generated from the functions that the library exports, and compared with the committed one.
 //!
-//! Whoever builds a C program has the header without this tool or a Rust compiler, so it is committed; and a change of a function or its
-//! comment that forgets the header is found here. `malloc/cbindgen.toml` says what the header has besides the functions.
+//! A C programmer has the header without this tool or a Rust compiler, so it is committed. A change of a function or its
+//! comment that forgets the header is found here. Each section of the header begins with what is written by hand: its
+//! heading, macros and inline functions. The generator adds the constants, types and functions of one file.
 
+use std::fs;
 use std::path::Path;
 
 use crate::reference;
@@ -10,31 +12,38 @@ use crate::reference;
 /// The header's place, from the root.
 pub const FILE: &str = "malloc/include/commensal.h";
 const CONFIGURATION: &str = "malloc/cbindgen.toml";
-/// In the order in which their functions appear.
-const SOURCES: [&str; 9] = [
-    "malloc/src/counter.rs",
-    "malloc/src/counters.rs",
-    "malloc/src/cache.rs",
-    "malloc/src/group.rs",
-    "malloc/src/rcu.rs",
-    "malloc/src/rcu_reader.rs",
-    "malloc/src/locks.rs",
-    "malloc/src/sandbox.rs",
-    "malloc/src/upkeep.rs",
-];
+const BY_HAND: &str = "malloc/header";
+const SOURCES: &str = "malloc/src";
+/// The sections in their order. Each is a file of SOURCES, and one of BY_HAND.
+const SECTIONS: [&str; 9] =
+    ["counter", "counters", "cache", "group", "rcu", "rcu_reader", "locks", "sandbox", "upkeep"];
+const CLOSING: &str = "\n#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n\n#endif /* COMMENSAL_H */\n";
 
 pub fn run(root: &Path, bless: bool) -> Result<(), String> {
     reference::settle(root, FILE, &generate(root)?, bless, "header")?;
-    println!("header: {FILE} is what {} say", SOURCES.join(" and "));
+    println!("header: {FILE} is what {SOURCES} and {BY_HAND} say");
     Ok(())
 }
 
 fn generate(root: &Path) -> Result<String, String> {
+    let by_hand = |name: &str| {
+        let file = root.join(BY_HAND).join(format!("{name}.h"));
+        fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    let mut text = by_hand("opening")?;
+    for name in SECTIONS {
+        text += &format!("\n{}\n{}", by_hand(name)?, declarations(root, name)?.trim_start());
+    }
+    Ok(text + CLOSING)
+}
+
+/// What C programs see of a file.
+fn declarations(root: &Path, name: &str) -> Result<String, String> {
     let configuration = cbindgen::Config::from_file(root.join(CONFIGURATION))?;
-    let builder = SOURCES.iter().fold(cbindgen::Builder::new(), |builder, source| builder.with_src(root.join(source)));
-    let bindings = builder.with_config(configuration).generate();
+    let source = root.join(SOURCES).join(format!("{name}.rs"));
+    let bindings = cbindgen::Builder::new().with_src(&source).with_config(configuration).generate();
     let mut text = Vec::new();
-    bindings.map_err(|error| format!("no header can be made of {SOURCES:?}: {error}"))?.write(&mut text);
+    bindings.map_err(|error| format!("no header can be made of {}: {error}", source.display()))?.write(&mut text);
     String::from_utf8(text).map_err(|error| error.to_string())
 }
 
@@ -42,7 +51,6 @@ fn generate(root: &Path) -> Result<String, String> {
 mod tests {
     use super::*;
     use crate::tokens;
-    use std::fs;
 
     /// The generator leaves out what it does not understand.
     #[test]
@@ -50,16 +58,18 @@ mod tests {
         let root = crate::root();
         let header = generate(&root).unwrap();
         let mut functions = 0;
-        for source in SOURCES {
-            let tokens = tokens::of(&fs::read_to_string(root.join(source)).unwrap());
+        for name in SECTIONS {
+            let source = root.join(SOURCES).join(format!("{name}.rs"));
+            let tokens = tokens::of(&fs::read_to_string(source).unwrap());
             for at in tokens::find(&tokens, &["no_mangle"]) {
                 let named = tokens[at..].iter().position(|token| token.text == "fn").unwrap();
                 let name = &tokens[at + named + 1].text;
                 // What is inlined before may declare it, too.
-                let declares = |line: &str| !line.starts_with(' ') && line.contains(&format!("{name}("));
+                let declares = |line: &str| !line.starts_with([' ', '/']) && line.contains(&format!("{name}("));
                 let declaration = header.lines().enumerate().filter(|(_, line)| declares(line)).last();
                 let (line, _) = declaration.unwrap_or_else(|| panic!("{name} is not in the header"));
-                assert_eq!(header.lines().nth(line - 1), Some(" */"), "{name} has no comment in the header");
+                let has_comment = header.lines().nth(line - 1).is_some_and(|line| line.starts_with("/// "));
+                assert!(has_comment, "{name} has no comment in the header");
                 functions += 1;
             }
         }

@@ -1,0 +1,1 @@
+/* ---- Upkeep: returning idle memory to the kernel ---- */
