@@ -51,6 +51,19 @@ pub fn with_commensal_header(name: &str, output: &str, flags: &[String]) -> Path
     variant(name, output, &flags.collect::<Vec<_>>())
 }
 
+/// The program `output` whose `main` does what the indented lines of the first comment of `commensal.h` say.
+pub fn introduction_of_commensal_header(output: &str, flags: &[String]) -> PathBuf {
+    let include = crate::folder().with_file_name("malloc").join("include");
+    let header = std::fs::read_to_string(include.join("commensal.h")).expect("the header is committed");
+    let comment = header.lines().take_while(|line| *line != " */");
+    let lines: Vec<&str> = comment.filter_map(|line| line.strip_prefix(" *     ")).collect();
+    let includes = "#include <commensal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n";
+    let source = crate::scratch("bin").join(format!("{output}.{}.c", std::process::id()));
+    std::fs::write(&source, format!("{includes}int main(void) {{\n{}\n}}\n", lines.join("\n"))).expect("a file");
+    let flags = ["-Wpedantic".to_owned(), format!("-I{}", include.display())].into_iter().chain(flags.iter().cloned());
+    compile(&source, output, &flags.collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>())
+}
+
 fn source(name: &str) -> PathBuf {
     let c = crate::folder().join("c").join(format!("{name}.c"));
     if c.exists() { c } else { c.with_extension("cc") }

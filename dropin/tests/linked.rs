@@ -7,6 +7,8 @@ use dropin::subject::{Library, Linkage, Mode};
 use dropin::{compile, in_both_modes};
 
 in_both_modes! {
+    introduction: super::introduction;
+
     counter_layout: |mode| holds(mode, "counter layout");
     counter_values: |mode| holds(mode, "counter values");
     counter_without_memory: |mode| holds(mode, "counter memory");
@@ -46,6 +48,23 @@ in_both_modes! {
     locks_json_at_exit: super::locks_json_at_exit;
     locks_filters: super::locks_filters;
     locks_wrong_settings: super::locks_wrong_settings;
+}
+
+/// The examples in the first comment of the header, one after the other.
+fn introduction(mode: Mode) {
+    if !subject::is_commensal() {
+        return;
+    }
+    for linkage in [Linkage::Shared, Linkage::Static] {
+        let output = format!("introduction_{linkage:?}_{mode:?}").to_lowercase();
+        let program = compile::introduction_of_commensal_header(&output, &linkage.flags());
+        let outcome = Run::new(program).with(&Library::none(), mode).ending(End::Exited(0));
+        let outcome = outcome.unwrap_or_else(|report| panic!("the introduction of commensal.h: {report}"));
+        for said in ["1 requests", "charged to the request", "the cost is 3", "the costs are 3000", "call it again in "]
+        {
+            assert!(outcome.stdout.contains(said), "{}", outcome.report(&format!("{said:?} was not printed")));
+        }
+    }
 }
 
 /// For each function the first index that is too large; for one of them the largest, too.
