@@ -1,16 +1,19 @@
 //! The C++ operators new and delete.
 //!
-//! Four of them do the work. A program may replace any; all other forms then have to call the ones that it replaced ([new.delete.single] and
-//! [new.delete.array] in the C++ standard). So the default of such a form is a jump through the table of addresses that the dynamic linker fills.
+//! Four of them do the work. A program may replace any, and all other forms must then call the replaced ones
+//! ([new.delete.single] and [new.delete.array] in the C++ standard). So the default of such a form is a jump through
+//! the table of addresses that the dynamic linker fills.
 //!
-//! A throwing `new` that finds no memory calls the program's new-handler until there is some or no handler is left, and then
-//! throws `std::bad_alloc`, both through libstdc++'s own symbols: the C++ library is there in every program that calls
-//! these operators, and nowhere else, so it is looked up by name and not linked. A plugin may have it for itself (`RTLD_LOCAL`); then it is looked up
-//! as the caller's own code would have found it. A handler or the throw unwinds through the
-//! frame of `new`, so that frame is written in assembly, with unwind information by hand: Rust code that aborts on panic lets
-//! no exception through. A `new` that must not throw leaves its slow path to libstdc++'s, which catches what ours throws.
+//! A throwing `new` without memory calls the program's new-handler until there is memory or no handler is left. Then it
+//! throws `std::bad_alloc`. It finds both by libstdc++'s symbols, which are looked up by name and not linked: only
+//! programs that call these operators have the C++ library. If a plugin has it for itself (`RTLD_LOCAL`), it is looked
+//! up as the caller's own code would find it.
 //!
-//! Safety, for all of them: as the C++ standard says; pointers come from this library and are the caller's to give up.
+//! A handler, or the throw, unwinds through the frame of `new`. That frame is written in assembly, with unwind
+//! information by hand, because Rust code that aborts on panic stops exceptions. A `new` that must not throw leaves its
+//! slow path to libstdc++'s, which catches the exception.
+//!
+//! Safety, for all of them: as the C++ standard says. Pointers come from this library, and the caller owns the blocks.
 
 use crate::loaded;
 use commensal::heap;
@@ -86,8 +89,8 @@ macro_rules! allocate_or_throw {
     };
 }
 
-/// The body of a naked function that continues as the function of that symbol, which may be the program's. Further
-/// arguments are not looked at.
+/// The body of a naked function that continues as the function of that symbol, which may be the program's. It ignores
+/// further arguments.
 macro_rules! go_on {
     ($(label: $label:expr,)? to: $symbol:literal) => {
         naked_asm!($($label,)? concat!("jmp qword ptr [rip + ", $symbol, "@GOTPCREL]"))
@@ -203,7 +206,7 @@ pub unsafe extern "C-unwind" fn operator_delete_array_aligned_nothrow() {
     go_on!(to: "_ZdaPvSt11align_val_t")
 }
 
-/// Whether the function of that symbol is this library's, and not one that the program put in its place.
+/// Whether the function of that symbol is this library's, not the program's.
 macro_rules! is_ours {
     ($symbol:literal) => {{
         let (called, ours): (usize, usize);
@@ -226,9 +229,9 @@ type Nothrow = extern "C" fn(bytes: usize, nothrow: *const c_void) -> *mut c_voi
 /// One with an alignment.
 type NothrowAligned = extern "C" fn(bytes: usize, alignment: usize, nothrow: *const c_void) -> *mut c_void;
 
-/// The block. If it is null, what libstdc++'s operator of the same name gives: that calls the form that throws, and
-/// catches. The object `std::nothrow` lies in that library, or in a program that was linked with it. Without that
-/// library there is nothing to be called or caught.
+/// The block. If it is null, the result of libstdc++'s operator of the same name, which calls the throwing form and
+/// catches. The object `std::nothrow` lies in that library, or in a program linked with it. Without that library there
+/// is no handler to call and no exception to catch.
 #[inline(always)]
 fn or_by_the_library<F: Copy>(
     block: *mut u8,

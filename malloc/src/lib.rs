@@ -1,5 +1,5 @@
-//! libcommensal: the C library's memory functions, on Commensal's heap, and the functions of `commensal.h`. Names, errno and the
-//! standards' corner cases; no logic.
+//! libcommensal: the C library's memory functions on Commensal's heap, and the functions of `commensal.h`. It has
+//! names, errno and the standards' corner cases; no logic.
 #![no_std]
 
 mod cache;
@@ -16,7 +16,7 @@ mod sandbox;
 mod stdlib;
 mod upkeep;
 
-/// The library's version, for the command to read from the file.
+/// The library's version, which the command reads from the file.
 #[allow(non_upper_case_globals, reason = "a symbol for C")]
 #[unsafe(no_mangle)]
 pub static commensal_version: [u8; env!("CARGO_PKG_VERSION").len() + 1] = {
@@ -26,7 +26,7 @@ pub static commensal_version: [u8; env!("CARGO_PKG_VERSION").len() + 1] = {
     text
 };
 
-/// Runs when the loader has the library ready: the C library's environment is readable from here on.
+/// Runs when the loader has initialised the C library, so that its environment is readable.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
@@ -37,8 +37,8 @@ static START: extern "C" fn() = {
     start
 };
 
-// Nothing in here unwinds; precompiled core refers to the symbol all the same. Hidden: Rust programs and compilers that the library is
-// preloaded into unwind by their own. Weak: so do those that it is linked into.
+// Nothing here unwinds, but the precompiled core refers to the symbol. Hidden: a Rust program that the library is
+// preloaded into unwinds by its own. Weak: so does a program that it is linked into.
 core::arch::global_asm!(
     ".pushsection .text.rust_eh_personality,\"ax\",@progbits",
     ".weak rust_eh_personality",
@@ -49,8 +49,8 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-// All that the library needs of the compiler's start files, without which it is linked: an address by which the C library knows whose functions
-// it is to call at exit and in a fork. Weak: programs that it is linked into have one.
+// The library is linked without the compiler's start files, and needs only this of them: an address by which the C
+// library knows whose functions to call at exit and in a fork. Weak: programs that it is linked into have one.
 core::arch::global_asm!(
     ".pushsection .rodata.__dso_handle,\"a\",@progbits",
     ".weak __dso_handle",

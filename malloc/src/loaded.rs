@@ -1,6 +1,7 @@
-//! What of the C library's loader this library asks: functions of others by their names, and that its own code stays.
+//! The calls to the C library's loader: finding functions of other objects by name, and keeping this library loaded.
 //!
-//! Each function that is imported takes time at the start of each process, so all but `dlsym` are looked up when they are needed.
+//! Each imported function takes time at the start of each process. So only `dlsym` is imported, and the others are
+//! looked up when they are needed.
 
 use core::arch::asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -28,7 +29,7 @@ const LAZY: c_int = 1;
 const NO_LOAD: c_int = 4;
 const NO_DELETE: c_int = 0x1000;
 
-/// A function that everybody sees.
+/// The function of this name in the global scope.
 ///
 /// # Safety
 /// `F` is the type of a function of that name.
@@ -39,27 +40,27 @@ unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
     (!found.is_null()).then(|| unsafe { transmute_copy(&found) })
 }
 
-/// The next function of that name in the order of search, behind this library's. Null: there is none.
+/// The function of this name that comes after this library's in the search order. Null: there is none.
 pub fn next(name: &CStr) -> *mut c_void {
     const NEXT: *mut c_void = -1isize as *mut c_void;
     // SAFETY: the name ends with a zero byte.
     unsafe { dlsym(NEXT, name.as_ptr()) }
 }
 
-/// Where code at an address finds a function of the C++ library: among what everybody sees, then in its own object and what that was linked with, then
-/// wherever that library is loaded. Null: nowhere.
+/// The function of the C++ library that code at an address would find: in the global scope, then in its own object and
+/// that object's dependencies, then in the loaded library. Null: there is none.
 pub fn look_up(name: &CStr, from: *const c_void) -> *mut c_void {
     // SAFETY: functions are pointers.
     unsafe { function::<*mut c_void>(name) }.unwrap_or_else(|| look_up_beside(name, from))
 }
 
-/// The same, but for what everybody sees.
+/// [`look_up`] without the global scope.
 pub fn look_up_beside(name: &CStr, from: *const c_void) -> *mut c_void {
     let places = [path_of(from), Some(c"libstdc++.so.6".as_ptr())];
     places.into_iter().flatten().map(|path| look_up_in(path, name)).find(|found| !found.is_null()).unwrap_or(null_mut())
 }
 
-/// The path of the object that an address lies in.
+/// The path of the object that contains an address.
 fn path_of(address: *const c_void) -> Option<*const c_char> {
     let mut object = MaybeUninit::<ObjectOf>::uninit();
     // SAFETY: `dladdr` fills it if it does not return 0; the path is then a string.
@@ -69,7 +70,7 @@ fn path_of(address: *const c_void) -> Option<*const c_char> {
     }
 }
 
-/// A function of an object that is loaded, or of those that it was linked with.
+/// A function of a loaded object or of its dependencies.
 fn look_up_in(path: *const c_char, name: &CStr) -> *mut c_void {
     // SAFETY: both are strings. Nothing is loaded, so nothing of it runs; what is loaded stays, as its code is running.
     unsafe {
@@ -86,8 +87,9 @@ fn look_up_in(path: *const c_char, name: &CStr) -> *mut c_void {
     }
 }
 
-/// Sees to it that the object that this code is part of is never unloaded: restartable sections leave a pointer to their descriptor behind in each thread, and
-/// threads end in functions of ours. The shared library says so itself; a plugin that was linked with the archive may not.
+/// Keeps the object that contains this code loaded for ever. Restartable sequences leave a pointer to their descriptor
+/// in each thread, and threads end in functions of this library. The shared library is linked so that it stays; a
+/// plugin with the archive may not be.
 pub fn stay() {
     if is_of_plugin()
         && let Some(path) = path_of(stay as fn() as *const c_void)
@@ -99,7 +101,7 @@ pub fn stay() {
     }
 }
 
-/// Whether the object that this code is part of is neither a program nor says that it must not be unloaded.
+/// Whether the object that contains this code is not a program, and may be unloaded.
 fn is_of_plugin() -> bool {
     const END: usize = 0;
     /// Only programs have this, for debuggers.
@@ -109,7 +111,10 @@ fn is_of_plugin() -> bool {
     let mut entry: *const [usize; 2];
     // SAFETY: takes the address of the object's own table, or null if it has none.
     unsafe {
-        asm!(".weak _DYNAMIC", ".hidden _DYNAMIC", "lea {0}, [rip + _DYNAMIC]", out(reg) entry, options(pure, nomem, nostack, preserves_flags));
+        asm!(
+            ".weak _DYNAMIC", ".hidden _DYNAMIC", "lea {0}, [rip + _DYNAMIC]",
+            out(reg) entry, options(pure, nomem, nostack, preserves_flags)
+        );
     }
     if entry.is_null() {
         return false;

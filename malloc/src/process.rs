@@ -1,4 +1,4 @@
-//! Functions about processes, which the library sees to before the kernel does: `prctl`, `unshare`, `setns` and
+//! Functions about processes that need work by the library before the system call: `prctl`, `unshare`, `setns` and
 //! `vfork`.
 
 use crate::sandbox::cm_sandbox_enter;
@@ -7,12 +7,12 @@ use commensal::upkeep;
 use core::arch::naked_asm;
 use core::ffi::c_int;
 
-/// Linux's, by which programs say that they are about to forbid themselves system calls. Before a program allows itself
-/// filters, or installs one, the library comes into plain mode: not where a child of `vfork` does, which runs in memory
-/// of a program that does not. In C it has a variable number of arguments, which on this machine are passed like these.
+/// Linux's function. The library enters plain mode before a program sets `no_new_privs` or installs a filter of system
+/// calls. A child of `vfork` does not enter it, because it runs in its parent's memory. In C the function is variadic;
+/// on x86-64 its arguments are passed like these.
 ///
 /// # Safety
-/// As the kernel has it.
+/// As for the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int {
     const SET_SECCOMP: c_int = 22;
@@ -24,36 +24,36 @@ pub unsafe extern "C" fn prctl(option: c_int, second: usize, third: usize, fourt
     unsafe { process::control(option, [second, third, fourth, fifth]) }
 }
 
-/// How often it is looked whether a thread that was joined has ended: for a millisecond.
+/// Number of checks whether the joined thread has ended; they take a millisecond.
 const LOOKS: u32 = 20;
 
-/// Linux's, which the kernel refuses to processes with several threads: one of them must not be ours. So before the
-/// call the library's background thread ends, if the program has one thread left.
+/// Linux's function. The kernel refuses some of its flags to a process with several threads. So the library's
+/// background thread ends before the call if the program has one thread left.
 #[unsafe(no_mangle)]
 pub extern "C" fn unshare(flags: c_int) -> c_int {
     upkeep::leave_to_the_last(LOOKS);
     process::unshare(flags)
 }
 
-/// The same of `setns`.
+/// Like [`unshare`].
 #[unsafe(no_mangle)]
 pub extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
     upkeep::leave_to_the_last(LOOKS);
     process::enter_namespace(descriptor, kind)
 }
 
-/// What a child's word says: none, as in no other thread.
+/// The CPU word of such a child: none. No other thread has this value.
 const CPU_OF_CHILD: i32 = -3;
 
-/// The system call, whose child runs in the memory and as the thread of its parent, and may allocate in a program with
-/// threads. The kernel does not abort restartable sequences of the child, so it must begin none: its word for its CPU
-/// says "none", as a thread's does that the kernel refused to register, and each operation takes the way without
-/// sequences. The kernel writes the word again for the parent, or the parent itself does, if the kernel saw no change.
+/// The system call. The child runs in its parent's memory with its parent's thread pointer, and may allocate even if
+/// the program has threads. The kernel does not abort restartable sequences of the child, so the child must begin none.
+/// Its CPU word says "none", as for a thread that the kernel refused to register, and each operation does without
+/// sequences. The kernel writes the word again for the parent. If it saw no change, the parent does.
 ///
-/// The return address stays in a register, as the child goes on in the caller's frame and overwrites it on the stack.
+/// The return address stays in a register, because the child continues in the caller's frame and overwrites it there.
 ///
 /// # Safety
-/// As POSIX has it, but for that.
+/// As POSIX says, except that the child may allocate.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> c_int {
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn vfork() -> c_int {
         "test eax, eax",
         "js 3f",
         "jz 2f",
-        // The parent. One instruction, between which and the kernel nobody comes.
+        // The parent. One instruction, so that no signal comes between the comparison and the store.
         "mov ecx, eax",
         "mov eax, {child_cpu}",
         "cmpxchg dword ptr [r8], r9d",
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn vfork() -> c_int {
     )
 }
 
-/// Whether this is such a child.
+/// Whether the caller is a child of [`vfork`].
 fn is_child_of_vfork() -> bool {
     // SAFETY: the thread's own word, which the kernel writes, too.
     unsafe { slot::own_cpu_word().read_volatile() == CPU_OF_CHILD as u32 }

@@ -1,7 +1,7 @@
 //! The functions of `<stdlib.h>` and `<malloc.h>`.
 //!
-//! Safety, for all of them: as the C standard says of the function of that name; pointers come from this library and are
-//! the caller's to give up.
+//! Safety, for all of them: as the C standard says of the function of that name. Pointers come from this library, and
+//! the caller owns what they lead to.
 
 use commensal::caches;
 use commensal::heap::{self, report};
@@ -27,7 +27,7 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
 
 #[inline(always)]
 fn allocate_zeroed(count: usize, bytes: usize) -> *mut c_void {
-    // Whoever creates a thread comes here: glibc's pthread_create asks for the thread's tables.
+    // glibc's pthread_create calls this for the thread's tables.
     caches::upgrade_before_a_thread();
     match count.checked_mul(bytes) {
         Some(all) => heap::allocate_zeroed(all).cast(),
@@ -35,7 +35,7 @@ fn allocate_zeroed(count: usize, bytes: usize) -> *mut c_void {
     }
 }
 
-/// As in glibc, nothing is left of a block of which 0 bytes are wanted.
+/// As in glibc, 0 bytes free the block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
     // SAFETY: passed on.
@@ -56,7 +56,7 @@ unsafe fn reallocate(block: *mut c_void, bytes: usize) -> *mut c_void {
     }
 }
 
-/// As glibc does, an alignment that is no power of two is rounded up to one.
+/// As in glibc, an alignment that is not a power of two is rounded up to one.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
     allocate_aligned(alignment.checked_next_power_of_two(), bytes)
@@ -70,13 +70,13 @@ fn allocate_aligned(alignment: Option<usize>, bytes: usize) -> *mut c_void {
     }
 }
 
-/// A block that begins a page.
+/// Allocates at the start of a page.
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
     heap::allocate_aligned(bytes, heap::PAGE).cast()
 }
 
-/// The same, of whole pages.
+/// Allocates whole pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
     allocate_pages(bytes)
@@ -90,7 +90,7 @@ fn allocate_pages(bytes: usize) -> *mut c_void {
     }
 }
 
-// glibc's own names. A program that has a function of the standard's name reaches by them what it put that one before.
+// glibc's own names. A program that defines malloc itself reaches the allocator behind it by these.
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __libc_malloc(bytes: usize) -> *mut c_void {
@@ -134,9 +134,12 @@ pub extern "C" fn __libc_pvalloc(bytes: usize) -> *mut c_void {
 pub unsafe extern "C" fn reallocarray(block: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
     let Some(all) = count.checked_mul(bytes) else { return heap::out_of_memory().cast() };
     let by_name: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
-    // SAFETY: reads the table's entry for the symbol, which is there: this library defines it, if nobody else does.
+    // SAFETY: reads the table's entry for the symbol, which is there: this library defines it, if no other object does.
     unsafe {
-        core::arch::asm!("mov {0}, qword ptr [rip + realloc@GOTPCREL]", out(reg) by_name, options(pure, readonly, nostack));
+        core::arch::asm!(
+            "mov {0}, qword ptr [rip + realloc@GOTPCREL]",
+            out(reg) by_name, options(pure, readonly, nostack)
+        );
         by_name(block, all)
     }
 }
@@ -169,7 +172,7 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     unsafe { heap::usable_bytes(block.cast()) }
 }
 
-/// A size that cannot have been the one that was asked for ends the program.
+/// Ends the program with a message if `bytes` cannot have been requested for this block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, bytes: usize) {
     // SAFETY: passed on.
@@ -194,7 +197,7 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     (heap::trim(pad) > 0) as c_int
 }
 
-/// Nothing can be tuned this way; as in glibc, 0 says that nothing was.
+/// Changes nothing, and returns 0, which is glibc's error.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
     0
@@ -204,9 +207,9 @@ pub extern "C" fn mallopt(_parameter: c_int, _value: c_int) -> c_int {
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct MallInfo<T> {
-    /// Bytes of the system's memory, but for large blocks.
+    /// Bytes from the kernel, except for large blocks.
     pub arena: T,
-    /// Free objects in arrays.
+    /// Free objects in magazines.
     pub ordblks: T,
     /// Unused.
     pub smblks: T,
@@ -214,19 +217,19 @@ pub struct MallInfo<T> {
     pub hblks: T,
     /// Bytes of large blocks.
     pub hblkhd: T,
-    /// The most bytes that the program held, give or take what the slots' arrays do.
+    /// The most bytes that the program held, exact to what the magazines of slots hold.
     pub usmblks: T,
     /// Unused.
     pub fsmblks: T,
-    /// Bytes that the program holds, but for large blocks.
+    /// Bytes that the program holds, except for large blocks.
     pub uordblks: T,
-    /// Bytes of the system's memory that are free.
+    /// Bytes from the kernel that are free.
     pub fordblks: T,
-    /// Bytes that `malloc_trim` could give back at once.
+    /// Bytes that `malloc_trim` could return at once.
     pub keepcost: T,
 }
 
-/// Each byte is counted once: what the program holds is `uordblks` and `hblkhd`, what the system gave is `arena` and `hblkhd`.
+/// Counts each byte once. The program holds `uordblks` + `hblkhd`; the kernel gave `arena` + `hblkhd`.
 fn information<T: Default>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
     let Some(process) = report::process() else {
         return MallInfo::default();
@@ -251,7 +254,7 @@ pub extern "C" fn mallinfo2() -> MallInfo<usize> {
     information(|value| value as usize)
 }
 
-/// Values that do not fit an `int` are cut to its largest.
+/// Values above `INT_MAX` read as `INT_MAX`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> MallInfo<c_int> {
     information(|value| value.min(c_int::MAX as u64) as c_int)
