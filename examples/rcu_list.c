@@ -1,7 +1,8 @@
-/* A list that many threads read without a lock while one changes it.
+/* A list that many threads read without a lock while one thread changes it.
  *
- * Routes to four networks. Readers look up the cost of one after the other, thousands of times; meanwhile the updater finds better
- * routes, withdraws one and adds another, a hundred times over, and frees what nobody can find any more.
+ * The list has routes to four networks. Readers look up the cost of one network after the other. Meanwhile the updater
+ * replaces three routes, withdraws the fourth and adds it again, a hundred times. It frees old routes when no reader
+ * can have found them.
  *
  *     cargo xtask install --prefix ~/.local
  *     export PKG_CONFIG_PATH=~/.local/lib/pkgconfig LD_LIBRARY_PATH=~/.local/lib
@@ -32,7 +33,7 @@ static struct route *new_route(int network, int cost) {
     return route;
 }
 
-/* The cost of a network; 0: there is no route. What is read in the section is whole, and stays until its end. */
+/* Returns the cost of a network, or 0 if there is no route. Routes found in the section stay until its end. */
 static int cost_of(int network) {
     int cost = 0;
     cm_rcu_section section = cm_rcu_read_lock();
@@ -47,15 +48,15 @@ static int cost_of(int network) {
 static void *look_up(void *wrong) {
     for (int network = 0; !__atomic_load_n(&done, __ATOMIC_RELAXED); network = (network + 1) % NETWORKS) {
         int cost = cost_of(network);
-        /* The last network's route is withdrawn now and then; the others are only replaced. */
+        /* The updater withdraws the route of the last network now and then, and only replaces the others. */
         if (cost == GONE || (cost == 0 && network != NETWORKS - 1))
             ++*(long *)wrong;
     }
     return NULL;
 }
 
-/* What no reader finds any more is freed when none can still have it: a call for those that have something to be done before, as here, to tell whether
- * readers could see it. Else cm_rcu_defer_free(route) would do. */
+/* Frees a route after a grace period. It marks the route first, so that the example notices a reader that still sees
+ * it. Without that, cm_rcu_defer_free(route) would do instead of the call. */
 static void bury(cm_rcu_head *head) {
     struct route *route = (struct route *)((char *)head - offsetof(struct route, head));
     route->cost = GONE;
@@ -66,7 +67,7 @@ static void free_later(struct route *route) {
     cm_rcu_call(&route->head, bury);
 }
 
-/* There is one updater; several would need a lock among themselves. */
+/* There is one updater. Several would need a lock. */
 static void update(struct route *current[NETWORKS], int round) {
     for (int network = 0; network < NETWORKS - 1; network++) {
         struct route *old = current[network], *better = new_route(network, old->cost + 1);
@@ -102,7 +103,7 @@ int main(void) {
         all_wrong += wrong[i];
     }
 
-    /* All that was buried is, before the program ends. */
+    /* Wait until all deferred calls have run. */
     cm_rcu_barrier();
     for (int network = 0; network < NETWORKS; network++)
         printf("network %d costs %d\n", network, cost_of(network));

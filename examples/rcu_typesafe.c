@@ -1,7 +1,8 @@
-/* Accounts that are found without a lock, freed at once, and used again while others still look at them.
+/* A typesafe cache: objects that readers find without a lock, and that are freed and reused without a grace period.
  *
- * A table says where each customer's account is. Tellers pay in; meanwhile the manager closes accounts and opens others, from the same memory, without
- * waiting for anybody. So what a teller found may be another customer's account by the time he has its lock: he looks again.
+ * A table points to each customer's account. Teller threads pay in. Meanwhile the manager thread closes accounts and
+ * opens others in the same memory, and waits for no teller. So an account that a teller has found may belong to another
+ * customer when the teller gets its lock. Therefore the teller checks the account again under the lock.
  *
  *     cargo xtask install --prefix ~/.local
  *     export PKG_CONFIG_PATH=~/.local/lib/pkgconfig LD_LIBRARY_PATH=~/.local/lib
@@ -12,11 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TELLERS = 3, CUSTOMERS = 8, ROUNDS = 20000, NOBODY = -1 };
+enum { TELLERS = 3, CUSTOMERS = 8, ROUNDS = 20000, CLOSED = -1 };
 
 struct account {
-    pthread_mutex_t lock; /* made once, and good for ever, whoever's account it is */
-    int customer;         /* the rest is under the lock */
+    pthread_mutex_t lock; /* initialised by the constructor; stays valid when the account is reused */
+    int customer;         /* this and the rest are protected by the lock */
     long balance;
 };
 
@@ -29,7 +30,7 @@ static void make(void *object, void *argument) {
     struct account *account = object;
     (void)argument;
     pthread_mutex_init(&account->lock, NULL);
-    account->customer = NOBODY;
+    account->customer = CLOSED;
     account->balance = 0;
 }
 
@@ -42,7 +43,7 @@ static void open_account(int customer) {
     struct account *account = cm_cache_alloc(accounts);
     if (account == NULL)
         abort();
-    /* Somebody who found it when it was another's may be looking at it: under the lock, as always. */
+    /* A teller that found the account before it was closed may be looking at it, so change it under the lock. */
     pthread_mutex_lock(&account->lock);
     account->customer = customer;
     account->balance = 0;
@@ -50,25 +51,26 @@ static void open_account(int customer) {
     CM_RCU_PUBLISH(account_of[customer], account);
 }
 
-/* There is one manager. Nobody is waited for, and nothing is deferred. */
+/* There is one manager. It waits for no reader, and defers nothing. */
 static void close_account(int customer) {
     struct account *account = account_of[customer];
     CM_RCU_PUBLISH(account_of[customer], NULL);
     pthread_mutex_lock(&account->lock);
-    account->customer = NOBODY;
+    account->customer = CLOSED;
     paid_out += account->balance;
     pthread_mutex_unlock(&account->lock);
     cm_cache_free(accounts, account);
 }
 
-/* Whether there was an account to pay in to. In the section what was found is an account, open or closed, with its lock. */
+/* Pays in, and returns whether the customer had an account. Within the section, what the teller has found stays an
+ * account with a valid lock, open or closed. */
 static int pay_in(int customer, long amount) {
     int is_paid = 0;
     cm_rcu_section section = cm_rcu_read_lock();
     struct account *account;
     while (!is_paid && (account = CM_RCU_DEREFERENCE(account_of[customer])) != NULL) {
         pthread_mutex_lock(&account->lock);
-        /* The rule: has it become another's, or nobody's, since it was found? */
+        /* The rule for typesafe objects: check again under the lock that this is still the right object. */
         if (account->customer == customer) {
             account->balance += amount;
             is_paid = 1;
@@ -79,7 +81,7 @@ static int pay_in(int customer, long amount) {
     return is_paid;
 }
 
-/* Each pays in at least once, also if the manager is through before. */
+/* Each teller pays in at least once, even if the manager has finished before. */
 static void *work(void *argument) {
     long *sum = argument;
     for (int i = 0; *sum == 0 || !__atomic_load_n(&done, __ATOMIC_RELAXED); i++) {
@@ -103,7 +105,7 @@ int main(void) {
         if (pthread_create(&threads[i], NULL, work, &paid_in[i]) != 0)
             return EXIT_FAILURE;
     }
-    /* The memory of one customer's account soon is another's. */
+    /* Closing two accounts before opening them again moves customers to each other's memory. */
     for (int round = 0; round < ROUNDS; round++) {
         int one = round % CUSTOMERS, other = (round + 3) % CUSTOMERS;
         close_account(one);
@@ -120,6 +122,6 @@ int main(void) {
         close_account(customer);
     printf("%zu accounts are open\n", cm_cache_alive(accounts));
     printf("%s was paid in, %ld of it was lost\n", all > 0 ? "something" : "nothing", all - paid_out);
-    /* Waits for those who may still be looking, of whom there are none. */
+    /* For a typesafe cache, this waits for a grace period. */
     return cm_cache_destroy(accounts) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,9 +1,11 @@
-/* A memory group for each tenant: what it has is charged, limited, and released at once.
+/* A memory group for each tenant: its memory is charged, limited, and freed at once.
  *
- * Two tenants of a service keep notes. One of them is greedy. At its limit it gets no more memory, and that is all that happens: what it has stays, the
- * other tenant notices nothing, and a higher limit lets it go on. When it leaves, its notes go with it, without a free for each of them.
+ * Two tenants of a service keep notes. One of them is greedy. At its limit it gets no more memory, but keeps what it
+ * has, and the other tenant is not affected. After the service raises the limit, the greedy tenant goes on. When it
+ * leaves, destroying its group frees all of its notes, without a free for each of them.
  *
- * Told a number of seconds, greedy asks for more for so long before it leaves, so that one can look at it by `commensal top`.
+ * With a number of seconds as its argument, the program asks for more memory for that time, so that you can watch it
+ * with `commensal top`.
  *
  *     cargo xtask install --prefix ~/.local
  *     export PKG_CONFIG_PATH=~/.local/lib/pkgconfig LD_LIBRARY_PATH=~/.local/lib
@@ -20,7 +22,7 @@
 enum { MEGABYTE = 1 << 20 };
 
 /* ANCHOR: note */
-/* It knows nothing of groups; neither would a library that the service calls. */
+/* This code knows nothing of groups. It could be a library's. */
 struct note {
     struct note *before;
     char text[1016];
@@ -44,7 +46,7 @@ struct tenant {
 };
 
 /* ANCHOR: enter */
-/* Writes notes for a tenant until there are as many, or it has no room for another one; returns why it ended, 0: there are as many. */
+/* Writes notes for a tenant until it has `notes` of them. Returns 0, or errno when an allocation fails. */
 static int write_notes(struct tenant *tenant, int notes) {
     cm_group_entry entry;
     if (cm_group_enter(tenant->group, &entry) != 0)
@@ -59,7 +61,7 @@ static int write_notes(struct tenant *tenant, int notes) {
             tenant->notes++;
         }
     }
-    /* What the thread allocates from here on is nobody's in particular, as before. */
+    /* From here on, the thread allocates outside of the group again. */
     cm_group_leave(&entry);
     return why;
 }
@@ -82,7 +84,7 @@ static void ask_for_more(struct tenant *tenant, int seconds) {
 
 int main(int arguments, char *argument[]) {
     int seconds = arguments > 1 ? atoi(argument[1]) : 0;
-    /* What tenants have is charged to the service, too; it has no limit of its own. */
+    /* The tenants' memory is charged to the service too, which has no limit of its own. */
     cm_group *service = cm_group_create("service", NULL, 0);
     struct tenant greedy = {cm_group_create("greedy", service, MEGABYTE), NULL, 0};
     struct tenant modest = {cm_group_create("modest", service, MEGABYTE), NULL, 0};
@@ -98,9 +100,9 @@ int main(int arguments, char *argument[]) {
     tell(&greedy, "greedy", write_notes(&greedy, 2000));
 
     ask_for_more(&greedy, seconds);
-    /* No note of it is looked at. */
+    /* This visits no note. */
     if (cm_group_destroy(greedy.group) != 0) {
-        perror("somebody is in there");
+        perror("the group is in use");
         return EXIT_FAILURE;
     }
     cm_group_stats stats;

@@ -1,4 +1,5 @@
-//! A small service on Commensal: four threads answer requests with a greeting that somebody replaces meanwhile, and a tenant has a limit.
+//! A small service on Commensal. Four threads answer requests with a greeting, which another thread replaces meanwhile.
+//! A tenant has a memory limit.
 //!
 //! ```text
 //! cargo run --release --manifest-path examples/greeter/Cargo.toml
@@ -24,17 +25,17 @@ const REQUESTS: usize = 25_000;
 const GREETINGS: u32 = 100;
 
 // ANCHOR: counter
-/// Costs the thread that owns it a plain addition, until others come.
+/// Counts by a plain addition while one thread adds, and per CPU when several do.
 static ANSWERED: LazyCounter = LazyCounter::new();
 // ANCHOR_END: counter
 
 // ANCHOR: cache
-/// Lines keep their memory between uses: only the first few requests allocate one.
+/// Lines keep their memory between uses, so only the first few requests allocate one.
 static LINES: Cache<Vec<u8>, Constructed> = Cache::constructed("line", || Vec::with_capacity(256));
 // ANCHOR_END: cache
 
 // ANCHOR: cell
-/// What many threads read and one replaces as a whole.
+/// Many threads read it, and one thread replaces it as a whole.
 struct Greeting {
     number: u32,
     text: String,
@@ -46,9 +47,9 @@ impl Greeting {
     }
 }
 
-/// Answers one request; true: with a greeting that is whole.
+/// Answers one request. Returns whether the greeting was whole.
 fn answer(guest: usize, greeting: &rcu::Cell<Greeting>) -> bool {
-    // A section and a load: this greeting stays as long as we have it, whoever replaces it.
+    // A section and a load. This greeting stays until `now` is dropped, even if another thread replaces it.
     let now = greeting.load();
     let mut line = LINES.get().expect("there is memory for a line");
     line.clear();
@@ -59,7 +60,7 @@ fn answer(guest: usize, greeting: &rcu::Cell<Greeting>) -> bool {
 // ANCHOR_END: cell
 
 // ANCHOR: group
-/// Keeps pages for a tenant until it is refused one; returns how many it has then.
+/// Allocates pages for a tenant until an allocation fails. Returns the number of pages.
 fn fill(tenant: &Group<'_>) -> usize {
     let mut pages = Vec::new();
     while let Ok(page) = tenant.alloc([0_u8; 4096]) {
@@ -71,7 +72,7 @@ fn fill(tenant: &Group<'_>) -> usize {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // ANCHOR: settings
-    // What COMMENSAL_CONF says holds from here on. A preloaded library does the same before `main`.
+    // Applies COMMENSAL_CONF from here on. A preloaded library does this before `main`.
     commensal::heap::conf::apply_environment();
     // ANCHOR_END: settings
 
@@ -81,7 +82,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let work = || (0..REQUESTS).filter(|&guest| answer(guest, &greeting)).count();
         let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
         for number in 1..=GREETINGS {
-            // The old one is dropped when no worker can have it any more.
+            // The runtime drops the old greeting when no worker can have it.
             greeting.store(Greeting::new(number)).map_err(|_| "no memory for a greeting")?;
         }
         Ok::<_, &str>(workers.into_iter().map(|worker| worker.join().expect("no worker panics")).sum())
@@ -95,7 +96,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tenant = Group::new("tenant")?;
     tenant.set_limit(Some(1 << 20));
     println!("a tenant with a limit of 1024 KiB got {} pages of 4 KiB", fill(&tenant));
-    // The pages were dropped, and there is room again.
+    // The pages were dropped, so there is room again.
     println!("and {} the next time", fill(&tenant));
     Ok(())
 }
