@@ -13,9 +13,9 @@ use metrics::CounterFn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter that only rises. Clones count in the same one.
+/// A counter that only rises. Clones share one count.
 ///
-/// A thread may add in a signal handler. A fork child has its parent's count, and counts on from there.
+/// Signal handlers may add. A fork child continues from its parent's count.
 #[derive(Clone, Debug, Default)]
 pub struct Counter(pub(crate) Arc<Shared>);
 
@@ -36,13 +36,14 @@ impl Counter {
         self.inc_by(1);
     }
 
-    /// Adds, modulo 2^64. It returns no previous count, unlike `prometheus-client`'s: that would be a sum over CPUs.
+    /// Adds `amount`, modulo 2^64. Unlike `prometheus-client`'s method it does not return the previous count, which would
+    /// be a sum over CPUs.
     #[inline(always)]
     pub fn inc_by(&self, amount: u64) {
         self.0.increment(amount);
     }
 
-    /// The count. Takes time in proportion to the CPUs on which threads counted.
+    /// Returns the count. Takes time in proportion to the CPUs on which threads counted.
     pub fn get(&self) -> u64 {
         // Relaxed: each of the two words is seen no older than a reading before saw it.
         self.0.counted.sum().cast_unsigned().wrapping_add(self.0.lift.load(Ordering::Relaxed))
@@ -58,7 +59,7 @@ impl CounterFn for Shared {
         }
     }
 
-    /// Raises the counter to `least`, if it is below. What other threads add meanwhile comes on top.
+    /// Raises the counter to `least` if it is below. Concurrent additions come on top.
     fn absolute(&self, least: u64) {
         // Acquire pairs with the release of the last raise: `counted` is not less here than it was there. If it were,
         // this raise would add what that one added already.

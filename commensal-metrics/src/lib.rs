@@ -1,10 +1,10 @@
 //! Commensal's lazy counters for programs that have a registry: types of [`prometheus_client`], and handles of the
 //! facade [`metrics`]. The program keeps its registry, its text format, its endpoint and its allocator.
 //!
-//! An increment is a plain addition while one thread makes it. When other threads come, each adds in a line of its CPU,
-//! so no thread waits for a line that another one writes. Sums are exact, also in a fork child and in signal handlers.
+//! An increment is a plain addition while one thread counts. When other threads count too, each adds in a line of its
+//! CPU, so no thread waits for a line that another one writes. Sums are exact, also in fork children and signal handlers.
 //!
-//! This recorder of the facade counts in families of `prometheus-client` (histograms and descriptions are left out):
+//! This recorder for the facade counts in families of `prometheus-client`. (It leaves out histograms and descriptions.)
 //!
 //! ```
 //! use metrics::{Key, KeyName, Metadata, SharedString, Unit, counter, gauge, with_local_recorder};
@@ -63,7 +63,7 @@ pub use gauge::Gauge;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// What `prometheus-client` asks of a handle, and the way to the facade's handle of the same name.
+/// Implements the traits of `prometheus-client` for a handle, and its conversion to the facade's handle.
 macro_rules! bridge {
     ($handle:ident, |$value:ident, $encoder:ident| $encoded:expr) => {
         impl TypedMetric for $handle {

@@ -1,6 +1,6 @@
-//! Sandboxes: *plain mode*, for programs that forbid themselves system calls.
+//! Sandboxes: *plain mode*, for programs that install a filter of system calls.
 //!
-//! In plain mode the library makes only system calls that the C library's malloc and threads make, too (`is_usual` in
+//! In plain mode the library makes only system calls that the C library's malloc and threads make too (`is_usual` in
 //! `machine/host/src/syscall/numbers.rs` lists them). All others fail as if the kernel had refused them, so each
 //! mechanism falls back; docs/how/sandbox.md lists the losses. Messages go to file descriptor 2 in any case.
 //!
@@ -17,7 +17,7 @@ pub fn enter() {
     machine::sandbox::enter();
 }
 
-/// Whether the process is in plain mode.
+/// Returns whether the process is in plain mode.
 pub fn is_plain() -> bool {
     machine::sandbox::is_on()
 }

@@ -1,28 +1,4 @@
 //! Typed caches for Rust programs: [`Cache`], and the owner of one of its objects, [`Box`].
-//!
-//! ```
-//! use commensal::caches::Cache;
-//!
-//! struct Context { depth: u32 }
-//!
-//! static CONTEXTS: Cache<Context> = Cache::new("context");
-//!
-//! let mut context = CONTEXTS.alloc(Context { depth: 1 }).ok().expect("there is memory");
-//! context.depth += 1;
-//! assert_eq!(context.depth, 2);
-//! ```
-//!
-//! With a constructor, objects stay constructed between uses. A user finds an object as the last one left it.
-//!
-//! ```
-//! use commensal::caches::{Cache, Constructed};
-//!
-//! static LINES: Cache<Vec<u8>, Constructed> = Cache::constructed("line", || Vec::with_capacity(4096));
-//!
-//! let mut line = LINES.get().expect("there is memory");
-//! line.clear();
-//! line.extend(b"no allocation but the first time");
-//! ```
 
 use super::errors::{Alive, COARSEST, LARGEST_OBJECT, Untunable};
 use super::object_cache::{ObjectCache, Wanted, is_plain};
@@ -65,6 +41,30 @@ mod sealed {
 
 /// A cache of objects of one type. It may be a static. Its first use creates it, which interrupts no other CPU.
 ///
+/// ```
+/// use commensal::caches::Cache;
+///
+/// struct Context { depth: u32 }
+///
+/// static CONTEXTS: Cache<Context> = Cache::new("context");
+///
+/// let mut context = CONTEXTS.alloc(Context { depth: 1 }).ok().expect("there is memory");
+/// context.depth += 1;
+/// assert_eq!(context.depth, 2);
+/// ```
+///
+/// With a constructor, objects stay constructed between uses. A user finds an object as the last one left it.
+///
+/// ```
+/// use commensal::caches::{Cache, Constructed};
+///
+/// static LINES: Cache<Vec<u8>, Constructed> = Cache::constructed("line", || Vec::with_capacity(4096));
+///
+/// let mut line = LINES.get().expect("there is memory");
+/// line.clear();
+/// line.extend(b"no allocation but the first time");
+/// ```
+///
 /// Allocating and freeing take constant time, and are allowed in signal handlers and in fork children.
 #[derive(Debug)]
 pub struct Cache<T, K: Kind = Values> {
@@ -77,7 +77,7 @@ pub struct Cache<T, K: Kind = Values> {
     objects: PhantomData<fn(T) -> T>,
 }
 
-/// No memory for a value, which comes back.
+/// There is no memory for a value, which comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory<T>(pub T);
 
@@ -88,8 +88,8 @@ impl<T> fmt::Debug for OutOfMemory<T> {
 }
 
 impl<T> Cache<T> {
-    /// A cache of values. Panics, at compile time for a static, if the type is larger than [`LARGEST_OBJECT`], or if
-    /// the name has anything but letters, digits, `-`, `_`, `.` and `/`.
+    /// Makes a cache of values. Panics, at compile time for a static, if the type is larger than [`LARGEST_OBJECT`], or
+    /// if the name has anything but letters, digits, `-`, `_`, `.` and `/`.
     pub const fn new(name: &'static str) -> Self {
         Self::with(name, None)
     }
@@ -109,7 +109,8 @@ impl<T> Cache<T> {
 }
 
 impl<T: Send + 'static> Cache<T, Constructed> {
-    /// A cache of objects that `constructor` makes. Panics as [`Cache::new`]. Its panic ends the program.
+    /// Makes a cache of objects that `constructor` makes, each once. Panics as [`Cache::new`]. A panic of `constructor`
+    /// ends the program.
     pub const fn constructed(name: &'static str, constructor: fn() -> T) -> Self {
         Self::with(name, Some(constructor))
     }
@@ -121,13 +122,13 @@ impl<T: Send + 'static> Cache<T, Constructed> {
         cache
     }
 
-    /// An object as its last user left it, or fresh. None: no memory.
+    /// Allocates an object: as its last user left it, or fresh. None: no memory.
     #[inline]
     pub fn get(&self) -> Option<Box<'_, T, Constructed>> {
         Some(Box { object: self.take()?, cache: self })
     }
 
-    /// Fills the empty places, while there is memory; returns how many it filled.
+    /// Allocates an object for each empty place, while there is memory. Returns how many it allocated.
     pub fn get_bulk<'a>(&'a self, places: &mut [Option<Box<'a, T, Constructed>>]) -> usize {
         const BULK: usize = 32;
         let Some(cache) = self.cache() else { return 0 };
@@ -211,17 +212,18 @@ impl<T, K: Kind> Cache<T, K> {
         }
     }
 
-    /// Its name.
+    /// Returns the cache's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Objects that are alive; exact at rest.
+    /// Returns the number of live objects: exact at rest. Takes time in proportion to the slots.
     pub fn alive(&self) -> usize {
         self.existing().map_or(0, ObjectCache::alive)
     }
 
-    /// Sets memory aside, so that the next `objects` allocations that would fail succeed, on any thread.
+    /// Fills a reserve up to `objects` objects, for allocations that would fail. So the next `objects` allocations
+    /// succeed, on any thread. Fails if there is no memory, and keeps what the reserve has.
     pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
         self.cache().ok_or(NoMemory)?.prefill(objects)
     }
@@ -238,7 +240,8 @@ impl<T, K: Kind> Cache<T, K> {
         self.cache().map_or(Err(Untunable::NoMemory), |cache| cache.tune(limit, batch))
     }
 
-    /// Destroys the cache and returns its memory at once. Error: objects are alive, as their owners were forgotten.
+    /// Destroys the cache and returns its memory at once. Fails, and returns the cache, if objects are alive because
+    /// their owners were forgotten.
     pub fn destroy(self) -> Result<(), (Self, Alive)> {
         // SAFETY: we own the cache, so no other thread uses it.
         if let Some(Err(alive)) = self.existing().map(|cache| unsafe { cache.destroy() }) {
@@ -281,7 +284,7 @@ unsafe impl<T: Send, K: Kind> Send for Box<'_, T, K> {}
 unsafe impl<T: Sync, K: Kind> Sync for Box<'_, T, K> {}
 
 impl<'a, T, K: Kind> Box<'a, T, K> {
-    /// Gives up the ownership. The object lives as long as its cache.
+    /// Gives up the ownership: the object lives as long as its cache.
     pub fn leak(this: Self) -> &'a mut T {
         // SAFETY: the object is ours, and never freed.
         unsafe { ManuallyDrop::new(this).object.as_mut() }

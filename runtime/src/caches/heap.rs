@@ -211,8 +211,8 @@ const FIRST_METADATA: usize = 512 << 10;
 
 const _: () = assert!(Segment::description_bytes(FIRST_SEGMENT) + (256 << 10) <= FIRST_METADATA);
 
-/// Asks for what the heap has to know of the machine and of this thread, when the library begins: the program may have
-/// forbidden itself these calls when it allocates for the first time. [`begin`] makes only calls about mappings.
+/// Reads what the heap needs to know of the machine and of this thread, when the library starts. A filter may forbid
+/// these system calls at the program's first allocation. `begin` makes only system calls about mappings.
 pub fn prepare() {
     percpu::enter();
     slot::initialise();

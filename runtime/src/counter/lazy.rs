@@ -44,13 +44,14 @@ pub struct LazyCounter<const RANGE: i32 = DEFAULT_RANGE>(CounterSet<1, RANGE>);
 const _: () = assert!(size_of::<LazyCounter>() == 32);
 
 impl LazyCounter {
-    /// Zero, without an owner: the first thread that adds becomes the owner, by one atomic operation.
+    /// Makes a counter of value 0 without an owner. The first thread that adds becomes the owner, by one atomic
+    /// operation.
     #[inline]
     pub const fn new() -> Self {
         LazyCounter(CounterSet::new())
     }
 
-    /// Zero, owned by the calling thread.
+    /// Makes a counter of value 0 that the calling thread owns.
     #[inline]
     pub fn bound() -> Self {
         LazyCounter(CounterSet::bound())
@@ -65,8 +66,8 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         LazyCounter(CounterSet::with_range())
     }
 
-    /// Adds: a plain addition for the owner, an atomic one for other threads, and after the upgrade one restartable
-    /// addition in the CPU's line. The first thread that adds to a counter without an owner owns it.
+    /// Adds `amount`: by a plain addition for the owner, atomically for other threads, and after the upgrade by one
+    /// restartable addition in the CPU's line. The first thread that adds to a counter without an owner owns it.
     ///
     /// If there is no memory for the upgrade, the counter continues without it. When other threads' additions then
     /// exceed 2^30 in either direction, the program ends with a message. Every method that adds does so, except
@@ -91,13 +92,13 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         self.0.try_add(0, amount)
     }
 
-    /// Subtracts.
+    /// Subtracts `amount`, like [`add`](Self::add).
     #[inline(always)]
     pub fn sub(&self, amount: i64) {
         self.0.sub(0, amount);
     }
 
-    /// [`add`](Self::add) without the owner check.
+    /// Adds like [`add`](Self::add), without the owner check.
     ///
     /// # Safety
     /// The calling thread owns the counter, or the counter is upgraded.
@@ -107,15 +108,15 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         unsafe { self.0.add_local(0, amount) }
     }
 
-    /// [`add`](Self::add) for a thread that is probably not the owner: skips the owner check. The owner may call it
-    /// too; it costs an atomic operation, and does not make the thread the owner.
+    /// Adds like [`add`](Self::add), for a thread that is probably not the owner. It skips the owner check, and does
+    /// not make the thread the owner. The owner may call it too, but pays for an atomic operation.
     #[inline(always)]
     pub fn add_remote(&self, amount: i64) {
         self.0.add_remote(0, amount);
     }
 
-    /// Announces that several threads will add: upgrades the counter if needed, in about a microsecond. If there is no
-    /// memory, it fails, and the next remote additions try again.
+    /// Upgrades the counter now, because several threads will add. Takes about a microsecond, and nothing if it is
+    /// upgraded already. Fails if there is no memory; later additions of other threads try again.
     pub fn share(&self) -> Result<(), NoMemory> {
         self.0.share()
     }
@@ -126,7 +127,7 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         self.0.share_in(area, 0)
     }
 
-    /// Whether the counter is upgraded.
+    /// Returns whether the counter is upgraded.
     #[inline]
     pub fn is_shared(&self) -> bool {
         self.0.is_shared()
@@ -138,24 +139,26 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         self.0.rebind();
     }
 
-    /// The sum of all additions, approximately. Exact before the upgrade; after it, off by at most half the range (512
-    /// by default) for each slot in use. Reads at most three lines, for any number of CPUs. Equal to [`sum`](Self::sum)
-    /// where threads own slots, and while [`limited_add`](Self::limited_add) collects what slots hold.
+    /// Returns the approximate sum of all additions. It is exact before the upgrade. After it, it is off by at most
+    /// half the range (512 by default) for each slot in use. Reads at most three lines, for any number of CPUs. Equal
+    /// to [`sum`](Self::sum) where threads own slots, and while [`limited_add`](Self::limited_add) collects what slots
+    /// hold.
     pub fn read(&self) -> Reading {
         self.0.read(0)
     }
 
-    /// [`read`](Self::read), with negative values read as zero.
+    /// Returns [`read`](Self::read), with values below 0 replaced by 0.
     pub fn read_positive(&self) -> Reading {
         self.0.read_positive(0)
     }
 
-    /// The exact sum of all additions, with some of the concurrent ones. Takes time in proportion to the touched slots.
+    /// Returns the exact sum of all additions. Concurrent ones may be included. Takes time in proportion to the slots
+    /// that have added.
     pub fn sum(&self) -> i64 {
         self.0.sum(0)
     }
 
-    /// [`sum`](Self::sum), with negative values read as zero.
+    /// Returns [`sum`](Self::sum), with values below 0 replaced by 0.
     pub fn sum_positive(&self) -> i64 {
         self.0.sum_positive(0)
     }

@@ -1,9 +1,10 @@
-//! Counters: a table for one, and a banquet when guests arrive.
+//! Counters that start as a plain word and become per-CPU counters when threads share them.
 //!
 //! A [`LazyCounter`] is two words until a second thread shares it, and a per-CPU counter from then on. A [`CounterSet`]
-//! is several of them with one life. [`PerCpuCounter`] and [`PerCpuSet`] are per-CPU from the beginning.
+//! is several of them that are created, upgraded and dropped together. [`PerCpuCounter`] and [`PerCpuSet`] are per-CPU
+//! from the beginning.
 //!
-//! `words` has the words of a set and says which thread adds where; `slots`, what is different after the upgrade.
+//! `words` has the words of a set, and decides which thread adds where. `slots` has what differs after the upgrade.
 
 mod account;
 mod lazy;

@@ -10,8 +10,20 @@ use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// A memory group, with a charge, a peak and an optional limit. Dropping it frees everything in it at once. [`Box`]es
-/// that borrow the group own values in it, so none is used then. Forgotten or leaked values are not dropped.
+/// A memory group, with a charge, a peak and an optional limit. Dropping it frees everything in it at once. A [`Box`]
+/// owns a value in the group and borrows the group, so no value is used then. Forgotten values are not dropped.
+///
+/// ```
+/// use commensal::group::Group;
+///
+/// let tenant = Group::new("tenant")?;
+/// tenant.set_limit(Some(64 << 10));
+/// let page = tenant.alloc([0_u8; 4096]).expect("there is room");
+/// assert!(tenant.charged() >= 4096);
+/// assert!(tenant.alloc([0_u8; 128 << 10]).is_err());
+/// # drop(page);
+/// # Ok::<(), commensal::group::Refused>(())
+/// ```
 pub struct Group<'p> {
     core: NonNull<Core>,
     parent: PhantomData<&'p Group<'p>>,
@@ -23,7 +35,7 @@ unsafe impl Send for Group<'_> {}
 unsafe impl Sync for Group<'_> {}
 
 impl Group<'static> {
-    /// Creates a group. The name is for people: letters, digits, `-`, `_`, `.` and `/`; it is cut after 23 of them.
+    /// Creates a group. Reports show its name: letters, digits, `-`, `_`, `.` and `/`, cut after 23.
     pub fn new(name: &str) -> Result<Self, Refused> {
         Self::create(name, None)
     }
@@ -40,33 +52,33 @@ impl<'p> Group<'p> {
         Ok(Group { core: NonNull::new(core).ok_or(Refused::NoMemory)?, parent: PhantomData })
     }
 
-    /// The group, as the rest of the runtime knows it.
+    /// Returns the group's state, without the type's guarantees.
     pub fn core(&self) -> &Core {
         // SAFETY: it exists as long as its owner.
         unsafe { self.core.as_ref() }
     }
 
-    /// Its name.
+    /// Returns the group's name.
     pub fn name(&self) -> &str {
         self.core().name()
     }
 
-    /// Sets the limit in bytes, or none. Earlier charges stay, also beyond it.
+    /// Sets the limit in bytes, or none. Earlier charges stay, even beyond it.
     pub fn set_limit(&self, bytes: Option<u64>) {
         self.core().account().set_limit(bytes);
     }
 
-    /// Bytes charged: exact at rest.
+    /// Returns the bytes charged: exact at rest.
     pub fn charged(&self) -> u64 {
         self.core().account().charged()
     }
 
-    /// The most bytes charged at once, exact to one refill of a magazine.
+    /// Returns the most bytes charged at once, exact to one refill of a magazine.
     pub fn peak(&self) -> u64 {
         self.core().account().peak()
     }
 
-    /// Its statistics.
+    /// Reads the group's statistics.
     pub fn statistics(&self) -> Statistics {
         self.core().statistics()
     }

@@ -23,7 +23,8 @@ const SANDBOX: Key = Key::of("sandbox");
 const SYSCALLS: Key = Key::of("syscalls");
 const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
-/// Reads the environment and applies it, once, when the program starts. Allocates nothing.
+/// Applies the settings of `COMMENSAL_CONF`. Call it once, at the start of `main`; a preloaded library calls it before.
+/// It prints what it does not understand, and allocates nothing.
 pub fn apply_environment() {
     prepare();
     let is_asked = !settings::is_environment_empty() && enter();

@@ -87,12 +87,12 @@ unsafe fn take_back<T>(place: NonNull<Dropped<T>>) -> T {
 }
 
 impl<T: Send + Sync + 'static> Cell<T> {
-    /// With a value, which comes back if there is no memory.
+    /// Makes a cell with a value, which comes back if there is no memory.
     pub fn new(value: T) -> Result<Self, OutOfMemory<T>> {
         Ok(Cell { at: AtomicPtr::new(place(value)?.as_ptr()), owns: PhantomData })
     }
 
-    /// The value, as it is now.
+    /// Loads the value. It stays until the result is dropped, even if another thread replaces it.
     #[inline(always)]
     pub fn load(&self) -> Loaded<'_, T> {
         let section = read();
@@ -102,14 +102,14 @@ impl<T: Send + Sync + 'static> Cell<T> {
         Loaded { value, cell: PhantomData, _section: section }
     }
 
-    /// The value, as it is now, in a section of a reader that registered.
+    /// Loads the value in a section of a registered reader.
     #[inline(always)]
     pub fn load_in<'s, const KICKABLE: bool>(&'s self, _section: &'s Section<'_, KICKABLE>) -> &'s T {
         // SAFETY: there always is one, and the section keeps it. Acquire: as above.
         unsafe { &(*self.at.load(Ordering::Acquire)).value }
     }
 
-    /// Puts a value in the place of the one that is there. It comes back if there is no memory.
+    /// Replaces the value. The new one comes back if there is no memory.
     pub fn store(&self, value: T) -> Result<(), OutOfMemory<T>> {
         let new = place(value)?;
         // Release: see `load`. Acquire: the thread that stored what was there is done with it.
@@ -119,10 +119,8 @@ impl<T: Send + Sync + 'static> Cell<T> {
         Ok(())
     }
 
-    /// Puts a value in the place of one that was loaded here, if that is still there.
-    ///
-    /// It compares for the same value, not an equal one: this one cannot have gone and come back, as it was loaded all
-    /// the time.
+    /// Replaces the value if it is still `current`. It compares for the same value, not an equal one. As `current`
+    /// stays loaded meanwhile, it cannot have gone and come back.
     pub fn compare_exchange(&self, current: Loaded<'_, T>, value: T) -> Result<(), NotExchanged<T>> {
         let new = place(value).map_err(|OutOfMemory(value)| NotExchanged::OutOfMemory(value))?;
         let old = current.value;
@@ -139,7 +137,7 @@ impl<T: Send + Sync + 'static> Cell<T> {
         Ok(())
     }
 
-    /// Replaces the value by what a function makes of it. It is called again when another thread was faster.
+    /// Replaces the value by `change(value)`. Calls `change` again if another thread replaced the value meanwhile.
     pub fn update(&self, mut change: impl FnMut(&T) -> T) -> Result<(), OutOfMemory<T>> {
         loop {
             let current = self.load();
@@ -152,13 +150,13 @@ impl<T: Send + Sync + 'static> Cell<T> {
         }
     }
 
-    /// The value, without a section: no other thread has the cell.
+    /// Returns the value without a section: no other thread has the cell.
     pub fn get_mut(&mut self) -> &mut T {
         // SAFETY: there always is one, and it is ours as the cell is.
         unsafe { &mut (*self.at.load(Ordering::Relaxed)).value }
     }
 
-    /// The value, and no cell any more.
+    /// Takes the value out of the cell.
     pub fn into_inner(self) -> T {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: no other thread has the cell, so none has the value.

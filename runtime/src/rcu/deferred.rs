@@ -48,7 +48,7 @@ const LOW_MARK: Key = Key::of("rcu.low_percent");
 const HOLD_UP: Key = Key::of("rcu.hold_up_ms");
 const HAND_BACK: Key = Key::of("rcu.hand_back");
 
-/// Counts what waits to be freed or called; exact at rest.
+/// Counts the objects that wait to be freed or called: exact at rest.
 pub fn waiting() -> Waiting {
     Domain::of_process().deferred.waiting()
 }
@@ -60,8 +60,8 @@ pub fn contention() -> &'static Contention {
 
 /// Frees a block after a grace period: when all sections that are open now have ended. It may be any block of the heap,
 /// of a group or of an object cache, or null. Costs about as much as to free the block and to lock the slot's queue.
-/// From time to time it costs a grace period, and at the mark (see the module) some milliseconds. The caller need not
-/// do anything else.
+/// From time to time it costs a grace period. While a slot holds more than a mark (`rcu.high_mark`, `rcu.high_kib`), it
+/// may delay a caller outside of sections by `rcu.hold_up_ms`. The caller need not do anything else.
 ///
 /// In a process with one thread, outside of sections, the block is freed at once. The first call that defers something
 /// in a process makes the worker, and so must not be in a signal handler; later ones may. A fork child inherits what
@@ -189,9 +189,16 @@ pub(super) unsafe fn retire<T>(place: NonNull<Dropped<T>>) {
     }
 }
 
-/// Drops a value after a grace period, on a thread of the runtime's, as [`call`] does: a box with an object that
-/// readers may have found, or anything else that must stay until they are done. At most some 32 KiB: put a larger value
-/// into a box.
+/// Drops a value after a grace period, on a thread of the runtime, as [`call`] does. It may be a box with an object
+/// that readers may have found, or any other value that must stay until they are done. It has at most some 32 KiB; put
+/// a larger value into a box.
+///
+/// ```
+/// use commensal::rcu;
+///
+/// rcu::defer_drop(vec![1, 2, 3]); // after a grace period
+/// rcu::barrier(); // waits until it is dropped
+/// ```
 ///
 /// If there is no memory for the value to wait in, the caller waits for a grace period itself. In a section it cannot,
 /// and the value is not dropped, which [`Waiting::lost`] counts.

@@ -10,13 +10,19 @@
 //!   reader B                              ├── finds it no more ───────┤
 //! ```
 //!
-//! | file | |
+//! * [`Cell`] holds a value that many threads read and some replace. It does all of this by itself.
+//! * With structures of your own, readers call [`read`]. Updaters call [`synchronize()`], [`defer_free`] or
+//!   [`defer_drop`].
+//! * [`TypesafeCache`] has objects that are reused without a grace period. Readers check that they have the right one.
+//! * [`qsbr`] is for threads that read in a loop: their sections cost nothing.
+//!
+//! | file | contents |
 //! |---|---|
-//! | `grace`, `sections`, `registered`, `queue`, `queues`, `worker` | what is known of each, and what needs no more |
-//! | `domain` | all of that, of the process, and what a fork child makes of it |
-//! | `reader`, `qsbr` | opening and ending a section: of any thread, and of readers that registered |
-//! | `synchronize` | steps through grace periods, which callers share |
-//! | `deferred` | what callers defer, and what is done with what waits |
+//! | `grace`, `sections`, `registered`, `queue`, `queues`, `worker` | the state of each, with its own operations |
+//! | `domain` | all of that state of the process, and its repair in a fork child |
+//! | `reader`, `qsbr` | sections of any thread, and of registered readers |
+//! | `synchronize` | the steps of a grace period, which callers share |
+//! | `deferred` | frees, drops and calls after a grace period |
 //! | `cell`, `typesafe` | values that are replaced, and objects that readers may look at after they were freed |
 //!
 //! [docs/design/rcu.md] has the argument, and the differences from the sources.

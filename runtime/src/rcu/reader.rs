@@ -73,7 +73,8 @@ pub struct ReadGuard {
     not_send: PhantomData<*mut ()>,
 }
 
-/// Opens a section that ends when the guard is dropped. Costs as much as [`open`], and may be called wherever that may.
+/// Opens a section that ends when the guard is dropped. Costs about two stores. Sections may nest. Any thread may open
+/// one without registering, also in a signal handler.
 ///
 /// A guard that is forgotten makes every later grace period wait for ever.
 #[inline(always)]

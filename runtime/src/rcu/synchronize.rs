@@ -171,13 +171,13 @@ fn report(domain: &Domain, waited_ns: u64, caller: Caller) {
     process::complain(line.as_bytes());
 }
 
-/// Sets one of RCU's settings, by its name behind `rcu.` in `settings::TABLE`, also during a grace period. Error: it
-/// stays as it was.
+/// Sets a setting of RCU, also during a grace period. `name` is its key without `rcu.`, such as `lazy_delay_ms`. Fails,
+/// and changes nothing, if there is no such setting or the value is out of its range.
 pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
     settings::set("rcu", name, value)
 }
 
-/// The number of grace periods that have ended in this process and its ancestors.
+/// Returns the number of grace periods that have ended in this process and its ancestors.
 pub fn grace_periods() -> u64 {
     Domain::of_process().grace.over()
 }
@@ -209,8 +209,8 @@ pub fn standing() -> Standing {
     }
 }
 
-/// Asks for a grace period: all sections that are open now will have ended when it [`is_over`]. No thread has to wait
-/// for it, but one has to ask whether it is over.
+/// Requests a grace period without waiting. When it [`is_over`], all sections that are open now have ended. The program
+/// must ask for that: the calls drive the grace period.
 pub fn start() -> Cookie {
     let domain = Domain::enter();
     // The caller has unlinked before. Pairs with the addition in `Grace::begin`: if our read comes before it, so does
@@ -219,7 +219,7 @@ pub fn start() -> Cookie {
     domain.grace.next()
 }
 
-/// Whether a grace period is over. If not, takes a step towards its end. Never waits.
+/// Returns whether a grace period is over. If not, takes a step towards its end. Never waits.
 pub fn is_over(cookie: Cookie) -> bool {
     drive(Domain::enter(), cookie, Pace::Usual)
 }
@@ -242,8 +242,8 @@ pub fn synchronize() {
     wait_for(Pace::Usual, Caller::Place(Location::caller()));
 }
 
-/// The same, but it is awake for longer, and disregards the minimum interval. Use it if some microseconds are worth a
-/// CPU's time.
+/// Waits like [`synchronize()`], but stays awake for longer, and ignores `rcu.minimum_interval_us`. Use it if some
+/// microseconds are worth a CPU's time.
 #[track_caller]
 pub fn synchronize_expedited() {
     wait_for(Pace::Expedited, Caller::Place(Location::caller()));

@@ -4,56 +4,7 @@
 //! A freed object is used again at once, while its lines are still in the CPU's cache, and no callback waits. The price
 //! is a rule for readers.
 //!
-//! **The re-check rule.** In a section, an object that a reader found stays a constructed object of its type until the
-//! section ends. But it may be freed, and become another one, between finding it and looking at it. So a reader first
-//! gets hold of it, by a lock or a count that lies *in the object* and survives its uses. Then it looks whether it is
-//! still the one that it wanted. If not, it lets go and looks again:
-//!
-//! ```
-//! use commensal::rcu::{self, Link, TypesafeCache};
-//! use std::sync::Mutex;
-//!
-//! struct Account { state: Mutex<State> }
-//! struct State { owner: Option<u32>, balance: i64 }
-//!
-//! // Each object is constructed once, and keeps its lock for ever.
-//! static ACCOUNTS: TypesafeCache<Account> =
-//!     TypesafeCache::new("account", || Account { state: Mutex::new(State { owner: None, balance: 0 }) });
-//! static TABLE: [Link<Account>; 64] = [const { Link::new(&ACCOUNTS) }; 64];
-//!
-//! fn open(owner: u32, balance: i64) -> bool {
-//!     let Some(account) = ACCOUNTS.get() else { return false };
-//!     *account.state.lock().unwrap() = State { owner: Some(owner), balance };
-//!     replace(owner, Some(account));
-//!     true
-//! }
-//!
-//! fn replace(owner: u32, account: Option<rcu::TypesafeBox<'static, Account>>) {
-//!     if let Some(old) = TABLE[owner as usize % 64].swap(account) {
-//!         // No reader finds it any more, and those that have found it see that it has no owner.
-//!         old.state.lock().unwrap().owner = None;
-//!         // Freed here, and used again at once: no grace period.
-//!     }
-//! }
-//!
-//! fn deposit(owner: u32, amount: i64) -> Option<i64> {
-//!     let section = rcu::read();
-//!     loop {
-//!         let account = TABLE[owner as usize % 64].load(&section)?;
-//!         let mut state = account.state.lock().unwrap();
-//!         // The rule: it may have been freed, and be another one's by now.
-//!         if state.owner == Some(owner) {
-//!             state.balance += amount;
-//!             return Some(state.balance);
-//!         }
-//!     }
-//! }
-//!
-//! assert!(open(7, 100));
-//! assert_eq!(deposit(7, 20), Some(120));
-//! replace(7, None);
-//! assert_eq!(deposit(7, 1), None);
-//! ```
+//! [`TypesafeCache`] states that rule.
 //!
 //! Memory goes back to the heap by whole spans, after a grace period. Only then are objects dropped, by a thread of the
 //! runtime's, or by one that trims. Until then the cache uses those spans first. So it never has more memory than its
@@ -85,21 +36,73 @@ pub(crate) fn wait_for_readers() {
     wait_for(Pace::Usual, Caller::OfLibrary);
 }
 
-/// A cache of objects that readers may look at after they were freed, and used again. See the module's rule.
+/// A cache of objects that readers may look at after they were freed, and used again.
 ///
 /// It may be a static. Allocating and freeing cost as much as in a [`Cache`]. Dropping the cache waits for a grace
 /// period. In a section, or with a registered reader online, it ends the program with a message.
+///
+/// **The re-check rule.** In a section, an object that a reader found stays a constructed object of its type until the
+/// section ends. But it may be freed, and become another one, between finding it and looking at it. So a reader first
+/// gets hold of it, by a lock or a count that lies *in the object* and survives its uses. Then it looks whether it is
+/// still the one that it wanted. If not, it lets go and looks again:
+///
+/// ```
+/// use commensal::rcu::{self, Link, TypesafeCache};
+/// use std::sync::Mutex;
+///
+/// struct Account { state: Mutex<State> }
+/// struct State { owner: Option<u32>, balance: i64 }
+///
+/// // Each object is constructed once, and keeps its lock for ever.
+/// static ACCOUNTS: TypesafeCache<Account> =
+///     TypesafeCache::new("account", || Account { state: Mutex::new(State { owner: None, balance: 0 }) });
+/// static TABLE: [Link<Account>; 64] = [const { Link::new(&ACCOUNTS) }; 64];
+///
+/// fn open(owner: u32, balance: i64) -> bool {
+///     let Some(account) = ACCOUNTS.get() else { return false };
+///     *account.state.lock().unwrap() = State { owner: Some(owner), balance };
+///     replace(owner, Some(account));
+///     true
+/// }
+///
+/// fn replace(owner: u32, account: Option<rcu::TypesafeBox<'static, Account>>) {
+///     if let Some(old) = TABLE[owner as usize % 64].swap(account) {
+///         // No reader finds it any more, and those that have found it see that it has no owner.
+///         old.state.lock().unwrap().owner = None;
+///         // Freed here, and used again at once: no grace period.
+///     }
+/// }
+///
+/// fn deposit(owner: u32, amount: i64) -> Option<i64> {
+///     let section = rcu::read();
+///     loop {
+///         let account = TABLE[owner as usize % 64].load(&section)?;
+///         let mut state = account.state.lock().unwrap();
+///         // The rule: it may have been freed, and be another one's by now.
+///         if state.owner == Some(owner) {
+///             state.balance += amount;
+///             return Some(state.balance);
+///         }
+///     }
+/// }
+///
+/// assert!(open(7, 100));
+/// assert_eq!(deposit(7, 20), Some(120));
+/// replace(7, None);
+/// assert_eq!(deposit(7, 1), None);
+/// ```
 #[derive(Debug)]
 pub struct TypesafeCache<T: Send + Sync + 'static>(Cache<T, Constructed>);
 
 impl<T: Send + Sync + 'static> TypesafeCache<T> {
-    /// A cache of objects that `constructor` makes, each once. Panics, at compile time for a static, as [`Cache::new`]
-    /// does. The constructor must not panic: then the program ends.
+    /// Makes a cache of objects that `constructor` makes, each once. Panics, at compile time for a static, as
+    /// [`Cache::new`] does. The constructor must not panic: then the program ends.
     pub const fn new(name: &'static str, constructor: fn() -> T) -> Self {
         TypesafeCache(Cache::typesafe(name, constructor))
     }
 
-    /// An object, as its last user left it, or as it was constructed. Readers may still look at it. None: no memory.
+    /// Allocates an object: as its last user left it, or as it was constructed. Readers may still look at it. None: no
+    /// memory.
     #[inline]
     pub fn get(&self) -> Option<TypesafeBox<'_, T>> {
         self.0.get().map(TypesafeBox)

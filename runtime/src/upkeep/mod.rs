@@ -50,7 +50,15 @@ pub(crate) fn next_turn_ns(slot: u32) -> u64 {
     }
 }
 
-/// Changes a setting of upkeep at once, by its name after `upkeep.` in `settings::TABLE`, or `on` for `upkeep`.
+/// Sets a setting of upkeep. `name` is its key without `upkeep.`, such as `interval_ms`, or `on` for `upkeep`. Fails,
+/// and changes nothing, if there is no such setting or the value is out of its range.
+///
+/// ```
+/// use commensal::upkeep;
+///
+/// upkeep::set_knob("interval_ms", 250).expect("milliseconds, from 1");
+/// assert!(upkeep::set_knob("interval_ms", 0).is_err());
+/// ```
 pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
     settings::set("upkeep", name, value)?;
     look_again();

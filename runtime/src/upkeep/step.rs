@@ -58,8 +58,8 @@ pub fn step(now_ns: u64) -> Option<u64> {
     }
 }
 
-/// [`step`], by the machine's clock, until nothing is due: for embedders without a shepherd (`upkeep.shepherd:off`).
-/// Returns the nanoseconds until the next call; None: when other threads have used memory. Not in signal handlers.
+/// Does the upkeep that is due now. It is for programs without a shepherd (`upkeep.shepherd:off`). Returns the
+/// nanoseconds until the next call is due. None: not before another thread allocates or frees. Not in signal handlers.
 pub fn tick() -> Option<u64> {
     if !enter() {
         return None;
