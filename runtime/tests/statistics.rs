@@ -141,11 +141,14 @@ fn printed_report_has_each_figure_once() {
         let mut text = String::new();
         report::write_text(&mut text).expect("a string takes any text");
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines.iter().all(|line| line.len() <= 160), "{text}");
+        assert!(lines.iter().all(|line| line.len() <= 180), "{text}");
+        let name = fs::read_to_string("/proc/self/comm").expect("it has one");
+        assert_eq!(lines[0], format!("commensal: statistics of {} ({})", name.trim_end(), process::id()));
+        assert!(lines[1].starts_with("  resident ") && lines[1].contains(" = in use "), "{text}");
         let heading = lines.iter().position(|line| line.trim_start().starts_with("object ")).expect("a heading");
         let mut topic = "";
         let mut printed = Vec::new();
-        for line in lines[1..heading].iter().filter(|line| !line.starts_with("  lock ")) {
+        for line in lines[2..heading].iter().filter(|line| !line.starts_with("  lock ")) {
             let items = match line.trim_start().split_once(": ") {
                 Some((name, items)) => {
                     topic = name;

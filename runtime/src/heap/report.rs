@@ -9,8 +9,10 @@ use super::statistics::read::{Heap, Walked};
 use crate::caches::{Spans, heap};
 use crate::central::size_class::{self, CLASSES};
 use crate::misuse::Line;
-use crate::observe::Shown;
 use crate::observe::figures::{Cache, Figures, unitless, write_slab_head, write_slab_row};
+use crate::observe::page::Text;
+use crate::observe::{Resident, Shown};
+use crate::page_heap::PAGE;
 use core::fmt::{self, Write};
 use machine::sync::ContentionReport;
 use machine::{clock, process, root, slot};
@@ -28,6 +30,20 @@ pub fn process() -> Option<Figures> {
         walked.cached_bytes += parts.cached() * known.object_bytes as u64;
     });
     Some(Figures::read(&Heap::after(walked)))
+}
+
+/// The kernel's name of the program; in a sandbox it is not known.
+pub(super) fn program() -> Text<16> {
+    let mut text = [0; 16];
+    let name = process::read_file(c"/proc/self/comm", &mut text).unwrap_or(b"?");
+    Text::of(core::str::from_utf8(name).unwrap_or("?").trim_end())
+}
+
+/// The kernel's count of the process's resident memory; none in a sandbox.
+fn resident_bytes() -> Option<u64> {
+    let mut text = [0; 64];
+    let statm = process::read_file(c"/proc/self/statm", &mut text)?;
+    Some(Resident::pages_in(core::str::from_utf8(statm).ok()?)? * PAGE as u64)
 }
 
 /// Shows all size classes ever used, a few at a time: the caller's stack may be small, and spans may be many.
@@ -48,10 +64,13 @@ pub fn for_each_class(mut show: impl FnMut(&Cache)) {
     }
 }
 
-/// Writes the report as text: the figures of the process by topic, locks, and size classes.
+/// Writes the report as text: resident memory, the figures of the process by topic, locks, and size classes.
 pub fn write_text(out: &mut impl Write) -> fmt::Result {
     let Some(figures) = process() else { return Ok(()) };
-    writeln!(out, "commensal: statistics")?;
+    writeln!(out, "commensal: statistics of {} ({})", program().as_str(), process::id())?;
+    if let Some(bytes) = resident_bytes() {
+        writeln!(out, "  {}", Resident { bytes, figures: &figures })?;
+    }
     let (mut paragraph, now_ns, mut result) =
         (Paragraph { out, topic: "", line: Line::new() }, clock::now_ns(), Ok(()));
     figures.for_each(|topic, name, unit, value| {

@@ -29,15 +29,15 @@ macro_rules! columns {
 columns! {
     /// Acquisitions that did not succeed at once.
     contended: Count(u64),
-    /// Nanoseconds waited, all together.
+    /// Nanoseconds waited in total.
     total_wait_ns: Time(u64),
-    /// The longest single wait in nanoseconds.
+    /// The longest wait in nanoseconds.
     max_wait_ns: Time(u64),
-    /// Nanoseconds of a wait on average, rounded down.
+    /// The average wait in nanoseconds, rounded down.
     avg_wait_ns: Time(u64),
     /// The class of the locks.
     class as "type": Word(&'static str),
-    /// Who waited.
+    /// The function that waited.
     caller: Caller(Site),
 }
 
@@ -151,7 +151,7 @@ impl Table {
         }
         if self.lost.contended > 0 {
             let (contended, total) = (self.lost.contended, Cell::Time(self.lost.total_wait_ns));
-            write!(out, "commensal: in no row, for lack of room: contended {contended}, total wait ")?;
+            write!(out, "commensal: more than the table has rows for: contended {contended}, total wait ")?;
             total.write_trimmed(out)?;
             writeln!(out)?;
         }
@@ -452,7 +452,8 @@ text_is_in_the_columns_and_units_of_perf
         assert!(lost.contended > 0);
         assert_eq!(rows.iter().map(|row| row[0]).sum::<u64>() + lost.contended, recorded.contended);
         assert_eq!(rows.iter().map(|row| row[1]).sum::<u64>() + lost.total_wait_ns, recorded.total_wait_ns);
-        let told = std::format!("commensal: in no row, for lack of room: contended {}, total wait ", lost.contended);
+        let told =
+            std::format!("commensal: more than the table has rows for: contended {}, total wait ", lost.contended);
         assert!(text_of(&table).lines().last().is_some_and(|line| line.starts_with(&told)));
     }
 

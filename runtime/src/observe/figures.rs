@@ -23,134 +23,138 @@ macro_rules! with_figures {
     /// Figures of the process as a whole.
     Figures from Heap<'_>: 0 "process", metrics "" numbered "" {} {
         "memory" {
-            in_use_bytes: Gauge Bytes, "Bytes that the program holds: small objects and large blocks.",
-                |heap| heap.walked.small_bytes + heap.large_bytes();
-            peak_bytes: Gauge Bytes, "The most bytes that the program and the slots' arrays held, as refills saw it.",
+            in_use_bytes: Gauge Bytes, "Bytes that the program holds, in small objects and large blocks.",
+                |heap| heap.in_use_bytes();
+            peak_bytes: Gauge Bytes, "The most bytes that the program and the magazines held, sampled at refills.",
                 |heap| heap.tally.peak_bytes();
-            run_bytes: Gauge Bytes, "Bytes of runs in use: spans and large blocks.", |heap| heap.run_bytes();
-            peak_run_bytes: Gauge Bytes, "The most bytes of runs that were in use.", |heap| pages(&heap.runs.peak);
+            run_bytes: Gauge Bytes, "Bytes of spans and large blocks in use.", |heap| heap.run_bytes();
+            peak_run_bytes: Gauge Bytes, "The most bytes of spans and large blocks that were in use.",
+                |heap| pages(&heap.runs.peak);
             large_bytes: Gauge Bytes, "Bytes of large blocks in use.", |heap| heap.large_bytes();
             large_blocks: Gauge Count, "Large blocks in use.", |heap| heap.tally.objects(0);
             peak_large_blocks: Gauge Count, "The most large blocks that were in use.",
                 |heap| heap.tally.peak_objects(0);
-            cached_bytes: Gauge Bytes, "Bytes of free objects in arrays and depots.", |heap| heap.walked.cached_bytes;
-            dirty_bytes: Gauge Bytes, "Bytes of free runs that the kernel has not got back.",
+            cached_bytes: Gauge Bytes, "Bytes of free objects in magazines and depots.",
+                |heap| heap.walked.cached_bytes;
+            free_bytes: Gauge Bytes, "Bytes of spans that are neither in use nor cached. Untouched ones take no memory.",
+                |heap| pages(&heap.runs.in_use).saturating_sub(heap.in_use_bytes() + heap.walked.cached_bytes);
+            dirty_bytes: Gauge Bytes, "Bytes of free runs that were used and not yet returned to the kernel.",
                 |heap| pages(&heap.runs.free_dirty);
-            released_bytes: Counter Bytes, "Bytes given back to the kernel.", |heap| pages(&heap.runs.purged);
+            released_bytes: Counter Bytes, "Bytes returned to the kernel.", |heap| pages(&heap.runs.purged);
             segment_bytes: Gauge Bytes, "Bytes of address space in segments.", |heap| pages(&heap.runs.reserved);
-            metadata_bytes: Gauge Bytes, "Bytes of address space for metadata.", |heap| heap.metadata_bytes;
+            metadata_bytes: Gauge Bytes, "Bytes of address space for metadata. Only the used part takes memory.",
+                |heap| heap.metadata_bytes;
             runs: Counter Count, "Runs of pages that were handed out.", |heap| heap.runs.allocations.get();
         }
         "slots" {
             slots_used: Gauge Count, "Slots that have been used.", |_| slot::in_use().into();
             has_concurrency_ids: Gauge YesOrNo Most,
-                "Whether slots are given by the kernel's concurrency ids; 0: each thread has one of its own.",
+                "Whether slots are the kernel's concurrency ids; 0: each thread has a slot of its own.",
                 |_| (slot::mode() == slot::Mode::ConcurrencyId).into();
-            shared_since_ns: Gauge Moment Most, "When the second thread came; 0: there never was one.",
+            shared_since_ns: Gauge Moment Most, "When the process got its second thread; 0: never.",
                 |heap| heap.shared_since_ns;
         }
         "kicks" {
-            kicks: Counter Count, "Times that other CPUs were interrupted, for any reason.", |_| kick::counts().0;
-            kicks_refused: Counter Count, "Times that the kernel refused to interrupt other CPUs.",
-                |_| kick::counts().1;
+            kicks: Counter Count, "Kicks for any reason. A kick interrupts the CPUs that run threads of the process.",
+                |_| kick::counts().0;
+            kicks_refused: Counter Count, "Kicks that the kernel refused.", |_| kick::counts().1;
             is_plain: Gauge YesOrNo Most,
-                "Whether the process is in plain mode, as a filter of system calls may be there: nobody is \
-                 interrupted.",
+                "Whether the process is in plain mode: it may be under a filter of system calls, so it does not kick.",
                 |_| sandbox::is_plain().into();
             strandable_bytes: Gauge Bytes,
-                "Bytes that arrays of used slots can hold at most, which in plain mode nobody takes away from there.",
+                "The most bytes that magazines of used slots can hold. In plain mode no other thread can drain them.",
                 |heap| heap.strandable_bytes;
-            kicks_trim: Counter Count, "Kicks because memory had to go back.", |heap| heap.kicks.get(Why::Trim);
-            kicks_shrink: Counter Count, "Kicks because a cache was to give back what it does not need.",
+            kicks_trim: Counter Count, "Kicks to return all cached memory, on request or before the heap grows.",
+                |heap| heap.kicks.get(Why::Trim);
+            kicks_shrink: Counter Count, "Kicks to return what a cache does not need.",
                 |heap| heap.kicks.get(Why::Shrink);
-            kicks_tune: Counter Count, "Kicks because arrays were replaced by others of another size.",
+            kicks_tune: Counter Count, "Kicks to replace magazines by others of another capacity.",
                 |heap| heap.kicks.get(Why::Tune);
-            kicks_limit: Counter Count, "Kicks because a group had reached its limit.",
+            kicks_limit: Counter Count, "Kicks because a group reached its limit: its magazines are drained first.",
                 |heap| heap.kicks.get(Why::Limit);
-            kicks_idle: Counter Count, "Kicks because a slot that rested had more than another could make use of.",
+            kicks_idle: Counter Count, "Kicks to take capacity from an idle slot for a busy one.",
                 |heap| heap.kicks.get(Why::Idle);
-            kicks_deferred: Counter Count, "Kicks because what was deferred was to be freed.",
+            kicks_deferred: Counter Count, "Kicks because deferred objects of idle slots were due to be freed.",
                 |heap| heap.kicks.get(Why::Deferred);
-            kicks_upkeep: Counter Count, "Kicks because nobody had come along in a slot for some time.",
+            kicks_upkeep: Counter Count, "Kicks to reclaim magazines of slots that no thread had used for some time.",
                 |heap| heap.kicks.get(Why::Upkeep);
         }
         "upkeep" {
-            upkeep_on: Gauge YesOrNo Most, "Whether memory that nobody uses goes back in the background.",
+            upkeep_on: Gauge YesOrNo Most, "Whether unused memory is returned in the background.",
                 |heap| heap.upkeep.is_on.into();
-            upkeep_shepherd: Gauge YesOrNo Most,
-                "Whether there is a thread that sees to slots where nobody comes along.",
+            upkeep_shepherd: Gauge YesOrNo Most, "Whether the background thread exists.",
                 |heap| heap.upkeep.has_shepherd.into();
             upkeep_interval_ns: Gauge Nanoseconds Most, "The interval in which each slot has one turn of upkeep.",
                 |_| upkeep::interval_ns();
             upkeep_own_turns: Counter Count, "Turns that threads took in their own slots.",
                 |heap| heap.upkeep.own_turns;
-            upkeep_deserted_turns: Counter Count, "Turns that were taken for slots where nobody came along.",
+            upkeep_deserted_turns: Counter Count, "Turns that were taken for idle slots.",
                 |heap| heap.upkeep.deserted_turns;
-            upkeep_arrays: Counter Count, "Arrays that upkeep emptied.", |heap| heap.upkeep.arrays;
-            upkeep_spans: Counter Count, "Spans that upkeep gave to the page heap.", |heap| heap.upkeep.spans;
-            upkeep_released_bytes: Counter Bytes, "Bytes that upkeep gave back to the kernel.",
+            upkeep_arrays: Counter Count, "Magazines that upkeep emptied.", |heap| heap.upkeep.arrays;
+            upkeep_spans: Counter Count, "Spans that upkeep returned to the page heap.", |heap| heap.upkeep.spans;
+            upkeep_released_bytes: Counter Bytes, "Bytes that upkeep returned to the kernel.",
                 |heap| heap.upkeep.bytes;
-            upkeep_calls: Counter Count, "Calls by which upkeep gave memory back to the kernel.",
+            upkeep_calls: Counter Count, "System calls by which upkeep returned memory.",
                 |heap| heap.upkeep.calls;
-            upkeep_refused: Counter Count, "Calls for that that the kernel refused.", |heap| heap.upkeep.refused;
-            upkeep_longest_ns: Gauge Nanoseconds Most, "The longest that upkeep took at a stretch.",
+            upkeep_refused: Counter Count, "System calls of upkeep that the kernel refused.",
+                |heap| heap.upkeep.refused;
+            upkeep_longest_ns: Gauge Nanoseconds Most, "The longest time that upkeep took without a pause.",
                 |heap| heap.upkeep.longest_ns;
-            upkeep_patience: Gauge Count Most, "Intervals that pages have to be idle for before they go back.",
+            upkeep_patience: Gauge Count Most, "Intervals for which pages must be idle before upkeep returns them.",
                 |heap| heap.upkeep.patience.into();
         }
         "rcu" {
-            rcu_grace_periods: Counter Count, "Grace periods that are over.", |heap| heap.standing.over;
+            rcu_grace_periods: Counter Count, "Grace periods that have ended.", |heap| heap.standing.over;
             rcu_waiting_ns: Gauge Nanoseconds Most,
-                "For how long the grace period that is under way has been waiting for readers; 0: none is.",
+                "How long the current grace period has been waiting for readers; 0: there is none.",
                 |heap| heap.standing.waiting_ns;
-            rcu_hold_outs: Gauge Count, "Sections that the grace period under way is held up by.",
+            rcu_hold_outs: Gauge Count, "Hold-outs of the current grace period.",
                 |heap| heap.standing.hold_outs.into();
             rcu_deferred: Gauge Count, "Objects and calls that wait for a grace period.", |heap| heap.waiting.objects;
-            rcu_deferred_bytes: Gauge Bytes, "Bytes of objects that wait for a grace period, as far as they are known.",
+            rcu_deferred_bytes: Gauge Bytes, "Bytes of objects that wait for a grace period, where they are known.",
                 |heap| heap.waiting.bytes;
             rcu_peak_deferred_bytes: Gauge Bytes,
                 "The most bytes that waited for a grace period in each slot, added up.", |heap| heap.waiting.most_bytes;
-            rcu_held_up: Counter Count, "Times that somebody who deferred was held up.", |heap| heap.waiting.held_up;
-            rcu_lost: Counter Count, "Objects that could neither wait nor be waited for.", |heap| heap.waiting.lost;
+            rcu_held_up: Counter Count, "Times that a thread was delayed because too many objects waited.",
+                |heap| heap.waiting.held_up;
+            rcu_lost: Counter Count, "Objects that could not be deferred and were leaked.", |heap| heap.waiting.lost;
         }
     }
 
-    /// A cache: a general size class, or one that somebody created.
+    /// A cache: a size class, or an object cache that the program made.
     Cache from Reading: 1 "caches", metrics "cache_" numbered "" {
-        name: 56, "What people call it.", |cache| Text::of(cache.known.name);
+        name: 56, "The cache's name.", |cache| Text::of(cache.known.name);
     } {
         "caches" {
             object_bytes: Gauge Bytes Most, "Bytes of an object.", |cache| cache.known.object_bytes as u64;
             in_use: Gauge Count, "Objects that the program holds.",
                 |cache| cache.known.counted.saturating_sub(cache.parts.in_words);
             peak: Gauge Count,
-                "The most objects that the program and the slots' arrays held, as refills saw it; of caches that \
-                 somebody created, not known: 0.",
+                "The most objects that the program and the magazines held, sampled at refills; 0 for object caches.",
                 |cache| cache.known.peak;
-            cached: Gauge Count, "Free objects in arrays and depots.", |cache| cache.parts.cached();
+            cached: Gauge Count, "Free objects in magazines and depots.", |cache| cache.parts.cached();
             objects: Gauge Count, "Objects that the cache's spans have room for.", |cache| cache.spans.objects;
             spans: Gauge Count, "Spans of the cache.", |cache| cache.spans.spans;
             span_bytes: Gauge Bytes, "Bytes of the cache's spans.", |cache| cache.spans.bytes;
-            limit: Gauge Count Most,
-                "Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.",
+            limit: Gauge Count Most, "The most objects that a slot keeps; without tuning, at the highest miss rate.",
                 |cache| cache.known.limit as u64;
-            batch: Gauge Count Most, "Objects that move at once.", |cache| cache.known.batch as u64;
-            refills: Counter Count, "Times that an array to take from ran out.", |cache| cache.parts.refills;
-            active_spans: Gauge Count, "Spans of which objects are in use, or in arrays.", |cache| cache.spans.active;
+            batch: Gauge Count Most, "Objects that a slow path moves at once.", |cache| cache.known.batch as u64;
+            refills: Counter Count, "Times that an allocation magazine was empty.", |cache| cache.parts.refills;
+            active_spans: Gauge Count, "Spans with objects in use or in magazines.", |cache| cache.spans.active;
         }
     }
 
-    /// A slot: what a CPU, or without concurrency ids a thread, has at hand.
+    /// A slot: the data of one concurrency id or, in fallback mode, of one thread.
     Slot from OfSlot: 2 "slots", metrics "slot_" numbered "slot" {} {
         "slots" {
-            arrays: Gauge Count, "Arrays that the slot has to take from and to give to.", |slot| slot.parts.magazines;
-            cached_objects: Gauge Count, "Free objects in its arrays and its part of the depot.",
+            arrays: Gauge Count, "Magazines of the slot.", |slot| slot.parts.magazines;
+            cached_objects: Gauge Count, "Free objects in the slot's magazines and shards.",
                 |slot| slot.parts.cached();
-            cached_bytes: Gauge Bytes, "Bytes of free objects in its arrays and its part of the depot.",
+            cached_bytes: Gauge Bytes, "Bytes of free objects in the slot's magazines and shards.",
                 |slot| slot.cached_bytes;
-            listed_bytes: Gauge Bytes, "Bytes on the slot's page list.", |slot| slot.listed_bytes;
-            refills: Counter Count, "Times that an array to take from ran out.", |slot| slot.parts.refills;
-            unvisited_ns: Gauge Nanoseconds Most, "How long it is since anybody came along a slow path in the slot.",
+            listed_bytes: Gauge Bytes, "Bytes of spans on the slot's page list.", |slot| slot.listed_bytes;
+            refills: Counter Count, "Times that an allocation magazine was empty.", |slot| slot.parts.refills;
+            unvisited_ns: Gauge Nanoseconds Most, "Time since a thread last reached a slow path in the slot.",
                 |slot| slot.unvisited_ns;
             next_turn_ns: Gauge Moment Most, "When the slot's next turn of upkeep begins; 0: it has none.",
                 |slot| upkeep::next_turn_ns(slot.number);
@@ -159,35 +163,36 @@ macro_rules! with_figures {
 
     /// A memory group.
     Group from OfGroup<'_>: 3 "groups", metrics "group_" numbered "" {
-        name: 48, "What it is called.", |group| Text::of(group.core.name());
-        parent: 48, "What the group is called that it is in; empty: in none.",
+        name: 48, "The group's name.", |group| Text::of(group.core.name());
+        parent: 48, "The name of the group's parent; empty: it has none.",
             |group| Text::of(group.core.parent().map_or("", Core::name));
     } {
         "groups" {
             charged_bytes: Gauge Bytes,
-                "Bytes that are charged: what the program holds of it and of groups below, and what arrays hold of it.",
+                "Bytes charged to the group: what the program and magazines hold of it and of the groups below.",
                 |group| group.known.charged;
             peak_bytes: Gauge Bytes, "The most bytes that were charged.", |group| group.known.peak;
-            limit_bytes: Gauge Bytes, "The most bytes that may be charged; 18446744073709551615: any number.",
+            limit_bytes: Gauge Bytes, "The most bytes that may be charged; 18446744073709551615: no limit.",
                 |group| group.known.limit;
-            refused: Counter Count, "Allocations that a limit refused, its own or one above.",
+            refused: Counter Count, "Allocations refused at the group's own limit or at one above.",
                 |group| group.known.refused;
-            inside: Gauge Count, "Times that threads are inside the group.", |group| group.known.inside.into();
-            children: Gauge Count, "Groups that have the group for a parent.", |group| group.known.children.into();
+            inside: Gauge Count, "Times that threads have entered the group and not left it yet.",
+                |group| group.known.inside.into();
+            children: Gauge Count, "Groups whose parent is this group.", |group| group.known.children.into();
             caches: Gauge Count, "Caches that were made for the group.", |group| group.known.caches.into();
             large_blocks: Gauge Count, "Large blocks of the group in use.", |group| group.known.large_blocks.into();
         }
     }
 
-    /// Who waited for locks of a class.
+    /// Waits of one function for the locks of one class.
     Lock from columns::Row: 4 "locks", metrics "lock_" numbered "" {
         class: 24, "The class of the locks.", |lock| Text::of(lock.class);
         caller: 72, "The function that waited.", |lock| Text::of(lock.caller);
     } {
         "locks" {
-            contended: Counter Count, "Acquisitions of a lock that did not succeed at once.", |lock| lock.contended;
-            total_wait_ns: Counter Nanoseconds, "Time waited, all together.", |lock| lock.total_wait_ns;
-            max_wait_ns: Gauge Nanoseconds Most, "The longest time that anybody waited.", |lock| lock.max_wait_ns;
+            contended: Counter Count, "Acquisitions that did not succeed at once.", |lock| lock.contended;
+            total_wait_ns: Counter Nanoseconds, "Total time waited.", |lock| lock.total_wait_ns;
+            max_wait_ns: Gauge Nanoseconds Most, "The longest wait.", |lock| lock.max_wait_ns;
         }
     }
         }
@@ -219,19 +224,18 @@ macro_rules! slab_columns {
 }
 
 slab_columns! {
-    "" "active_objs" 6, "Objects that the program has.", |cache| cache.in_use;
-    "" "num_objs" 6, "Objects that there is room for.", |cache| cache.objects;
+    "" "active_objs" 6, "Objects that the program holds.", |cache| cache.in_use;
+    "" "num_objs" 6, "Objects that the spans have room for.", |cache| cache.objects;
     "" "objsize" 6, "Bytes of an object.", |cache| cache.object_bytes;
-    "" "objperslab" 4, "Objects of a span.", |cache| cache.objects / cache.spans.max(1);
-    "" "pagesperslab" 4, "Pages of a span.", |cache| cache.span_bytes / cache.spans.max(1) / PAGE as u64;
-    " : tunables" "limit" 4,
-        "Objects that a slot keeps at most; of a cache that nobody tuned, while it is as hot as can be.",
+    "" "objperslab" 4, "Objects in a span.", |cache| cache.objects / cache.spans.max(1);
+    "" "pagesperslab" 4, "Pages in a span.", |cache| cache.span_bytes / cache.spans.max(1) / PAGE as u64;
+    " : tunables" "limit" 4, "The most objects that a slot keeps; without tuning, at the highest miss rate.",
         |cache| cache.limit;
-    "" "batchcount" 4, "Objects that move at once.", |cache| cache.batch;
-    "" "sharedfactor" 4, "Nothing here: 0, for those who read the kernel's table.", |_cache| 0;
-    " : slabdata" "active_slabs" 6, "Spans of which objects are in use, or in arrays.", |cache| cache.active_spans;
+    "" "batchcount" 4, "Objects that a slow path moves at once.", |cache| cache.batch;
+    "" "sharedfactor" 4, "Always 0: the kernel's column, without a meaning here.", |_cache| 0;
+    " : slabdata" "active_slabs" 6, "Spans with objects in use or in magazines.", |cache| cache.active_spans;
     "" "num_slabs" 6, "Spans.", |cache| cache.spans;
-    "" "sharedavail" 6, "Nothing here: 0, for those who read the kernel's table.", |_cache| 0;
+    "" "sharedavail" 6, "Always 0: the kernel's column, without a meaning here.", |_cache| 0;
 }
 
 /// How a value changes.
@@ -239,7 +243,7 @@ slab_columns! {
 pub enum Kind {
     /// Up and down.
     Gauge,
-    /// Only up, from the start of the process or, in a fork child, of its parent.
+    /// Only up, since the process started; a fork child continues its parent's.
     Counter,
 }
 
@@ -247,7 +251,7 @@ impl Kind {
     /// All kinds, with their words and meanings.
     pub const ALL: [(Kind, &str, &str); 2] = [
         (Kind::Gauge, "gauge", "up and down"),
-        (Kind::Counter, "counter", "only up, from the start of the process or, in a fork child, of its parent"),
+        (Kind::Counter, "counter", "only up, since the process started; a fork child continues its parent's"),
     ];
 
     /// Its word.

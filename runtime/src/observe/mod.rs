@@ -4,10 +4,12 @@ pub mod columns;
 pub mod figures;
 pub mod locks;
 pub mod page;
+mod resident;
 mod shown;
 mod text;
 
 pub use locks::LockReport;
+pub use resident::Resident;
 pub use shown::Shown;
 pub use text::{Inline, Word};
 

@@ -96,6 +96,10 @@ impl Heap<'_> {
         }
     }
 
+    fn in_use_bytes(&self) -> u64 {
+        self.walked.small_bytes + self.large_bytes()
+    }
+
     fn run_bytes(&self) -> u64 {
         pages(&self.runs.in_use).saturating_sub(self.walked.listed_bytes)
     }
