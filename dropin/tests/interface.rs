@@ -85,7 +85,7 @@ fn relocated_and_protected_data_is_one_page() {
 fn has_names_of_memory_functions_and_its_own_only() {
     const NAMES: &str = "malloc free calloc realloc reallocarray posix_memalign aligned_alloc memalign valloc pvalloc \
         malloc_usable_size malloc_trim mallopt mallinfo mallinfo2 malloc_stats malloc_info free_sized free_aligned_sized \
-        __libc_malloc __libc_free __libc_calloc __libc_realloc __libc_memalign __libc_valloc __libc_pvalloc prctl setns unshare vfork commensal_version";
+        __libc_malloc __libc_free __libc_calloc __libc_realloc __libc_memalign __libc_valloc __libc_pvalloc prctl setns unshare vfork _exit _Exit commensal_version";
     let Some(outcome) = readelf("--dyn-syms") else { return };
     // Number, value, size, type, binding, visibility, section, name; the section of what others define is UND.
     let symbols = outcome.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());

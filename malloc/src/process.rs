@@ -1,7 +1,8 @@
-//! Functions about processes that need work by the library before the system call: `prctl`, `unshare`, `setns` and
-//! `vfork`.
+//! Functions about processes that need work by the library before the system call: `prctl`, `unshare`, `setns`, `_exit`
+//! and `vfork`.
 
 use crate::sandbox::cm_sandbox_enter;
+use commensal::heap::statistics;
 use commensal::machine::{process, slot};
 use commensal::upkeep;
 use core::arch::naked_asm;
@@ -40,6 +41,22 @@ pub extern "C" fn unshare(flags: c_int) -> c_int {
 pub extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
     upkeep::leave_to_the_last(LOOKS);
     process::enter_namespace(descriptor, kind)
+}
+
+/// Ends the process at once, after withdrawing its statistics page, because this is no crash. `exit` and `quick_exit` end
+/// without this, and withdraw the page themselves. A child of `vfork` shares its parent's memory, but not its page.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(status: c_int) -> ! {
+    if !is_child_of_vfork() {
+        statistics::withdraw();
+    }
+    process::end(status)
+}
+
+/// The same, by C's name.
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(status: c_int) -> ! {
+    _exit(status)
 }
 
 /// The CPU word of such a child: none. No other thread has this value.

@@ -12,12 +12,12 @@ use commensal::central::size_class::{self, CLASSES};
 use commensal::group::Group as MemoryGroup;
 use commensal::heap::{self, report, statistics};
 use commensal::machine::{clock, process, slot};
-use commensal::observe::figures::{Cache, Group, Row, Slot, TABLES, unitless};
+use commensal::observe::figures::{Cache, Figures, Group, Row, Slot, TABLES, unitless};
 use commensal::observe::page::{Page, Snapshot};
 use common::forks::{FINE, Way, wait_for};
 use common::{PATIENCE, child};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, OnceLock};
@@ -349,6 +349,67 @@ fn statistics_page_is_removed_by_an_orderly_exit() {
         }
         assert_eq!(wait_for(child, PATIENCE), Some(FINE));
         assert_eq!(owners(), [parent]);
+    });
+}
+
+/// As before `_exit`. In a sandbox the process cannot remove the page, and says in it that it has ended.
+#[test]
+fn withdrawn_page_is_removed_or_says_so() {
+    in_child("observe:on", || {
+        free(blocks(10_000, |_| 1000));
+        statistics::write_now();
+        let parent = process::id();
+        let child = |in_sandbox: bool| {
+            let child = Way::Fork.fork_and(|| {
+                // It has none yet, and leaves its parent's alone.
+                statistics::withdraw();
+                let until = Instant::now() + PATIENCE;
+                while !owners().contains(&process::id()) && Instant::now() < until {
+                    free(blocks(1000, |_| 1000));
+                }
+                if in_sandbox {
+                    commensal::sandbox::enter();
+                }
+                (0..2).for_each(|_| statistics::withdraw());
+                Ok(())
+            });
+            assert_eq!(wait_for(child, PATIENCE), Some(FINE));
+            child as u32
+        };
+        child(false);
+        assert_eq!(owners(), [parent]);
+        let path = folder().join(child(true).to_string());
+        let has_ended = |path: &Path| Page::of(&fs::read(path).expect("a page")).expect("it is one").has_ended();
+        assert!(has_ended(&path) && !has_ended(&folder().join(parent.to_string())));
+        fs::remove_file(path).expect("it is ours");
+    });
+}
+
+/// The background thread writes it before it ends, although the program does nothing any more.
+#[test]
+fn page_of_an_idle_process_that_had_threads_is_true() {
+    in_child("observe:on,upkeep.interval_ms:100", || {
+        let has_shepherd = || report::process().is_some_and(|report| report.upkeep_shepherd == 1);
+        let until = Instant::now() + PATIENCE;
+        let work = || {
+            while !has_shepherd() && Instant::now() < until {
+                free(blocks(4000, |_| 4000));
+            }
+            let kept = blocks(4000, |_| 4000);
+            statistics::write_now();
+            free(kept);
+        };
+        thread::scope(|scope| [(); 2].map(|()| scope.spawn(work)).map(|thread| thread.join().expect("it works")));
+        loop {
+            let report = report::process().expect("the heap was used");
+            let page = with_page(process::id(), |page| page.figures());
+            let memory = |it: &Figures| [it.in_use_bytes, it.cached_bytes, it.free_bytes, it.dirty_bytes];
+            if page.upkeep_shepherd == 0 && report.upkeep_shepherd == 0 && memory(&page) == memory(&report) {
+                return;
+            }
+            assert!(Instant::now() < until, "the page says {page:?}, and the report {report:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
     });
 }
 

@@ -14,8 +14,9 @@ operations! {
     publish: fn(&mut Place, usize) -> Result<*mut u8, &'static str> = publication::publish,
     /// Shows others a part of it. False: the file is shorter by now.
     update: fn(&Place, Range<usize>) -> bool = publication::update,
-    /// Others find it no more. Contents stay. Of a place where nothing is: nothing.
-    withdraw: fn(&mut Place) = publication::withdraw,
+    /// Others find it no more, or find the number at this offset to be 1. Contents stay. Of a place where nothing is:
+    /// nothing.
+    withdraw: fn(&Place, usize) = publication::withdraw,
 }
 
 crate::cases! {
@@ -31,13 +32,13 @@ fn published(_: &dyn Runner, operations: &Operations) -> Outcome {
     let mut places = [Place::nowhere(), Place::nowhere()];
     let outcome = published_at(operations, &mut places);
     // Whatever was found, nothing stays.
-    places.iter_mut().for_each(publication::withdraw);
+    places.iter().for_each(|place| publication::withdraw(place, 0));
     outcome
 }
 
 fn published_at(operations: &Operations, [place, other]: &mut [Place; 2]) -> Outcome {
     const BYTES: usize = 3 * PAGE;
-    (operations.withdraw)(other);
+    (operations.withdraw)(other, 0);
     let first = (operations.publish)(place, BYTES)?;
     // SAFETY: so many bytes were given.
     let bytes = |memory: *mut u8| unsafe { core::slice::from_raw_parts_mut(memory, BYTES) };
@@ -51,9 +52,9 @@ fn published_at(operations: &Operations, [place, other]: &mut [Place; 2]) -> Out
     let second = (operations.publish)(other, BYTES)?;
     ensure!(bytes(second).iter().all(|&byte| byte == 0), "what is published next is not zero");
     bytes(second).fill(2);
-    (operations.withdraw)(place);
-    (operations.withdraw)(other);
-    (operations.withdraw)(other);
+    (operations.withdraw)(place, 0);
+    (operations.withdraw)(other, 0);
+    (operations.withdraw)(other, 0);
     ensure!(bytes(first).iter().all(|&byte| byte == 1), "contents of the first were lost");
     ensure!(bytes(second).iter().all(|&byte| byte == 2), "contents of the second were lost");
     Ok("two, and withdrawn".into())

@@ -12,6 +12,7 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
     fn abort() -> !;
     fn atexit(function: extern "C" fn()) -> c_int;
+    fn at_quick_exit(function: extern "C" fn()) -> c_int;
 }
 
 const STANDARD_ERROR: usize = 2;
@@ -111,6 +112,20 @@ pub fn die() -> ! {
 pub fn at_exit(function: extern "C" fn()) -> bool {
     // SAFETY: the function lives as long as the process.
     unsafe { atexit(function) == 0 }
+}
+
+/// The same, also at a `quick_exit`.
+pub fn at_any_exit(function: extern "C" fn()) -> bool {
+    // SAFETY: as above.
+    at_exit(function) & unsafe { at_quick_exit(function) == 0 }
+}
+
+/// Ends the process at once, with all its threads, as the C library's `_exit` does.
+pub fn end(status: c_int) -> ! {
+    loop {
+        // SAFETY: nothing is left to protect.
+        let _ = unsafe { syscall::make(syscall::EXIT_GROUP, [status as usize, 0, 0, 0, 0, 0]) };
+    }
 }
 
 /// The kernel's number of this process; in a sandbox, of the process that entered it.

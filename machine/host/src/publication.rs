@@ -3,7 +3,7 @@
 //! The directory is `commensal` in `$XDG_RUNTIME_DIR` or in `/run/user/UID`, else `/dev/shm/commensal-UID` or
 //! `/tmp/commensal-UID`: the first that belongs to the user and is closed to others. `/tmp` is last because it often
 //! lies on a disk, where writers may wait. The file has mode 0600. All its memory is allocated at once, so no write
-//! fails for lack of memory. A normal exit removes the file; after a crash it stays.
+//! fails for lack of memory. A normal exit [withdraws](withdraw) the file; after a crash it stays.
 //!
 //! The process writes to private memory, and [`update`] has the kernel copy parts into the file. If another process has
 //! truncated the file, the kernel returns an error instead of killing the writer.
@@ -19,6 +19,7 @@ use core::fmt::{self, Write};
 use core::ops::Range;
 use core::ptr::null_mut;
 use core::str::FromStr;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Longest path of a file, in bytes.
 const PATH: usize = 160;
@@ -147,12 +148,18 @@ pub fn update(place: &Place, part: Range<usize>) -> bool {
     }
 }
 
-/// Removes the file; mappings stay.
-pub fn withdraw(place: &mut Place) {
-    if place.path[0] != 0 {
-        // SAFETY: the path ends with a zero.
-        let _ = unsafe { syscall::call(syscall::UNLINKAT, [AT_FDCWD, place.path.as_ptr() as usize, 0, 0, 0, 0]) };
-        place.path[0] = 0;
+/// Removes the file; mappings stay. In a sandbox, which may forbid that, sets the `u32` at this offset of the file to 1
+/// instead. Async-signal-safe. Again, or without a file: nothing.
+pub fn withdraw(place: &Place, mark_at: usize) {
+    if place.file.is_null() {
+        return;
+    }
+    // SAFETY: the path ends with a zero.
+    let removed = unsafe { syscall::call(syscall::UNLINKAT, [AT_FDCWD, place.path.as_ptr() as usize, 0, 0, 0, 0]) };
+    if removed == Err(Errno::NOT_PERMITTED) {
+        // Relaxed: nothing is read after it.
+        // SAFETY: in the file's mapping, which stays; other processes only read there.
+        unsafe { (*place.file.add(mark_at).cast::<AtomicU32>()).store(1, Ordering::Relaxed) };
     }
 }
 
@@ -320,9 +327,10 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("it is there").len(), 4096);
         // SAFETY: still mapped.
         assert_eq!(unsafe { memory.add(8191).read() }, 7);
-        withdraw(&mut again);
+        withdraw(&again, 8);
         assert!(!path.exists());
-        withdraw(&mut again);
+        withdraw(&again, 8);
+        withdraw(&Place::nowhere(), 8);
     }
 
     #[test]

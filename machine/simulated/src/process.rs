@@ -58,6 +58,11 @@ pub fn at_exit(function: extern "C" fn()) -> bool {
     engine::here().is_some() || unsafe { libc::atexit(function) == 0 }
 }
 
+/// The same, also at a `quick_exit`.
+pub fn at_any_exit(function: extern "C" fn()) -> bool {
+    at_exit(function)
+}
+
 /// The kernel's number of this process; in a sandbox, of the process that entered it.
 pub fn id() -> u32 {
     // SAFETY: asks, changes nothing.

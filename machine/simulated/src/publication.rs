@@ -31,4 +31,4 @@ pub fn update(_: &Place, _: Range<usize>) -> bool {
     true
 }
 
-pub fn withdraw(_: &mut Place) {}
+pub fn withdraw(_: &Place, _: usize) {}

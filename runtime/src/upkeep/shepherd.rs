@@ -80,6 +80,8 @@ impl Shepherd {
         if is_last() {
             heap().cpu.trim(page_heap.kept_dirty() as usize * PAGE);
         }
+        // Nothing writes the page after this while the program idles.
+        heap().cpu.visit_statistics(Rest::Soon);
         self.ended_ns.store(clock::now_ns(), Ordering::Relaxed);
         change(ENDING, NONE);
         true

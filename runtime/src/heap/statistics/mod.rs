@@ -2,9 +2,10 @@
 //!
 //! A thread on a slow path writes the page when it is due, twice a second. It writes a part at a time, some twenty
 //! microseconds each, because it looks at everything in the process. No thread is woken or created for it. It takes
-//! less than one part in 400 of one thread's time, plus up to a fifth of a millisecond saved up. An idle process
-//! writes nothing new; its page tells its age. So the next write comes sooner if memory in use has changed by much. A
-//! young process writes each time its age has doubled.
+//! less than one part in 400 of one thread's time, plus up to a fifth of a millisecond saved up. The next write comes
+//! sooner if memory in use has changed by much. A young process writes each time its age has doubled. The background
+//! thread writes the page before it rests or ends, so the page of an idle process is true. Without that thread nothing
+//! writes the page of an idle process, and readers see its age.
 //!
 //! **Processes with a page.** With `observe:PID`, as `commensal run` sets it, that process at its start. Other
 //! processes that inherit the setting, and all with `observe:on`, after 50 ms of life or some MiB more. Making a page
@@ -14,6 +15,8 @@
 //! **Forks.** The state of the page lies in memory that the kernel wipes in children: a child has none, and makes its
 //! own. **Signal handlers** reach this code like any allocation, and skip it if they interrupted the writer.
 //!
+//! **Exits.** `exit`, `quick_exit` and the library's `_exit` [withdraw] the page. After a crash it stays.
+//!
 //! Any threads run this at the same time; one works, and the others do not wait.
 
 mod allowance;
@@ -21,11 +24,12 @@ pub(super) mod read;
 mod rows;
 
 use super::console::StandardError;
+use super::report;
 use crate::caches::{enter, heap};
 use crate::central::coarse_of;
 use crate::group::register;
 use crate::layout::{HeaderWord, header};
-use crate::observe::page::{Room, Text, Writer};
+use crate::observe::page::{ENDED_AT, Room, Writer};
 use crate::page_heap::PAGE;
 use crate::percpu;
 use crate::settings::Key;
@@ -36,7 +40,7 @@ use core::fmt::Write;
 use core::ops::Range;
 use core::ptr::null_mut;
 use machine::publication::{self, Place};
-use machine::sync::{AtomicPtr, AtomicU32, Ordering, spin_loop};
+use machine::sync::{AtomicPtr, AtomicU32, Ordering};
 use machine::{clock, process, slot, thread, vm};
 use read::{MOST_CACHES, Walk};
 
@@ -71,6 +75,8 @@ const SECOND: u32 = coarse_of(1_000 * MILLISECOND);
 struct State {
     /// 1: a thread is working.
     busy: AtomicU32,
+    /// The process that has published the page, since then; 0: none, or it has withdrawn the page.
+    owner: AtomicU32,
     inside: UnsafeCell<Inside>,
 }
 
@@ -103,6 +109,9 @@ struct Seen {
 }
 
 impl Seen {
+    /// Differs from any state.
+    const NEVER: Seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
+
     fn now() -> Self {
         let counts = &heap().page_heap().counts;
         Seen { pages: counts.in_use.get(), dirty: counts.free_dirty.get(), purged: counts.purged.get() }
@@ -147,7 +156,7 @@ pub fn set_interval_ms(ms: u32) {
     INTERVAL.put(ms.into());
 }
 
-/// Writes a part if it is due; or, before a thread of the runtime rests, everything if anything has changed.
+/// Writes a part if it is due; or, before a thread of the runtime rests, everything.
 pub(crate) fn write_due(rest: Rest) {
     let at = &heap().cpu.hook.statistics_at;
     // First, so that other threads skip this meanwhile.
@@ -158,7 +167,11 @@ pub(crate) fn write_due(rest: Rest) {
     }
     percpu::enter();
     let Some(state) = State::known_or_made() else { return at.in_units(SECOND) };
-    if let Some(units) = state.with(|inside| if rest == Rest::Soon { inside.catch_up() } else { inside.go_on() }) {
+    let work = |inside: &mut Inside| match rest {
+        Rest::Soon => inside.write_all(),
+        Rest::No => inside.go_on(),
+    };
+    if let Some(units) = state.with(work) {
         at.in_units(units);
     }
 }
@@ -174,8 +187,7 @@ pub fn write_now() {
         state.with(|inside| {
             inside.note_first();
             if inside.make(clock::now_ns()).is_ok() {
-                inside.seen = Seen::default();
-                inside.catch_up();
+                inside.write_all();
             }
         });
     }
@@ -300,6 +312,13 @@ impl Inside {
         self.walk.start();
     }
 
+    /// Writes everything, if there is a page.
+    fn write_all(&mut self) -> u32 {
+        // The counts of pages may be as they were although objects were freed.
+        self.seen = Seen::NEVER;
+        self.catch_up()
+    }
+
     /// Writes everything that has changed.
     fn catch_up(&mut self) -> u32 {
         self.note_first();
@@ -340,29 +359,31 @@ impl Inside {
         let room =
             Room { caches: MOST_CACHES, slots: slot::possible().min(MOST_SLOTS), groups: register::MOST, locks: LOCKS };
         let memory = publication::publish(&mut self.place, room.bytes()).inspect_err(|_| self.is_refused = true)?;
-        let mut text = [0; 16];
-        let program = process::read_file(c"/proc/self/comm", &mut text).unwrap_or(b"?");
-        let program = core::str::from_utf8(program).unwrap_or("?").trim_end();
         // SAFETY: the memory is ours, zero, and of that size.
-        let parts = unsafe { self.writer.begin(memory, room, self.process, Text::of(program), now) };
+        let parts = unsafe { self.writer.begin(memory, room, self.process, report::program(), now) };
         self.show(&parts);
-        // Differs from any state, so the first write follows.
-        self.seen = Seen { pages: u64::MAX, dirty: 0, purged: 0 };
-        percpu::for_process(|| process::at_exit(withdraw));
+        // So the first write follows.
+        self.seen = Seen::NEVER;
+        if let Some(state) = State::known() {
+            // Release pairs with `withdraw`: the place is written, and nothing writes there again.
+            state.owner.store(self.process, Ordering::Release);
+        }
+        percpu::for_process(|| process::at_any_exit(withdraw));
         Ok(())
     }
 }
 
-/// Removes the file at an orderly exit. A fork child that exits removes only its own.
-extern "C" fn withdraw() {
-    const TRIES: u32 = 10_000;
+/// Withdraws the page of the process, because it is about to end in an orderly way. A child does not withdraw its
+/// parent's, also not one that shares the parent's memory. Async-signal-safe: it may have interrupted the writer.
+pub extern "C" fn withdraw() {
+    if PLACE.get().is_none() {
+        return;
+    }
     let Some(state) = State::known() else { return };
-    // Another thread works for some microseconds.
-    for _ in 0..TRIES {
-        if state.with(|inside| publication::withdraw(&mut inside.place)).is_some() {
-            return;
-        }
-        spin_loop();
+    // Acquire pairs with the release in `make`.
+    if state.owner.compare_exchange(process::id(), 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        // SAFETY: the owner has written the place, nothing writes there again, and only one caller comes here.
+        publication::withdraw(unsafe { &(*state.inside.get()).place }, ENDED_AT);
     }
 }
 
@@ -375,6 +396,7 @@ pub(super) fn complain(why: &str) {
 mod tests {
     use super::*;
     use crate::heap;
+    use crate::observe::page::Text;
     use std::vec;
 
     /// A copy that was half written when the process came to rest was true at its start. Another one follows later.

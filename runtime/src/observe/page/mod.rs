@@ -26,6 +26,8 @@ use machine::sync::{AtomicU32, AtomicU64, Ordering, order_writes};
 
 /// The first bytes of a page.
 pub const MARK: [u8; 8] = *b"cmstats\0";
+/// Offset of the number that is 1 after an orderly end.
+pub const ENDED_AT: usize = offset_of!(Header, ended);
 /// No copy is current yet; otherwise `current` is the copy's number plus one.
 const NONE: u32 = 0;
 
@@ -58,7 +60,8 @@ struct Header {
     version: u32,
     current: AtomicU32,
     process: u32,
-    unused: u32,
+    /// 1: the process ended in an orderly way, where it could not remove the page.
+    ended: u32,
     /// Of the whole page.
     bytes: u64,
     made_at_ns: u64,
@@ -144,7 +147,7 @@ impl Writer {
             version: VERSION,
             current: AtomicU32::new(NONE),
             process,
-            unused: 0,
+            ended: 0,
             bytes: room.bytes() as u64,
             made_at_ns: now_ns,
             program,
@@ -315,6 +318,11 @@ impl<'a> Page<'a> {
     /// The number of the process.
     pub fn process(self) -> u32 {
         self.read(offset_of!(Header, process))
+    }
+
+    /// Whether the process ended in an orderly way.
+    pub fn has_ended(self) -> bool {
+        self.read::<u32>(ENDED_AT) != 0
     }
 
     /// When it was made, on the machine's monotonic clock.
