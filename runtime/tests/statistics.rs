@@ -13,89 +13,18 @@ use commensal::group::Group as MemoryGroup;
 use commensal::heap::{self, report, statistics};
 use commensal::machine::{clock, process, slot};
 use commensal::observe::figures::{Cache, Figures, Group, Row, Slot, TABLES, unitless};
-use commensal::observe::page::{Page, Snapshot};
+use commensal::observe::page::Page;
 use common::forks::{FINE, Way, wait_for};
+use common::pages::{BEGAN, act_out, blocks, folder, free, in_child, owners, with_page};
 use common::{PATIENCE, child};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where this process's pages are.
-fn folder() -> PathBuf {
-    PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR").expect("it is set")).join("commensal")
-}
-
-/// The processes that have a page.
-fn owners() -> Vec<u32> {
-    let files = fs::read_dir(folder()).into_iter().flatten();
-    let mut owners: Vec<u32> = files
-        .map(|file| file.expect("a file").file_name().into_string().expect("text").parse().expect("a number"))
-        .collect();
-    owners.sort_unstable();
-    owners
-}
-
-/// Shows what a process said.
-fn with_page<R>(process: u32, show: impl FnOnce(Snapshot<'_>) -> R) -> R {
-    let path = folder().join(process.to_string());
-    loop {
-        let bytes = fs::read(&path).expect("there is a page");
-        let page = Page::of(&bytes).expect("it is one");
-        assert_eq!((page.process(), page.library().as_str()), (process, env!("CARGO_PKG_VERSION")));
-        let Ok(snapshot) = page.snapshot() else { continue };
-        let again = fs::read(&path).expect("it is there still");
-        if again[snapshot.turn_at()..][..8] == snapshot.turn().to_ne_bytes() {
-            return show(snapshot);
-        }
-    }
-}
-
-/// Before the heap of this process began.
-static BEGAN: OnceLock<Instant> = OnceLock::new();
-
-/// Acts the test out in a process of its own, with a runtime directory of its own: how it ended, and the pages that it left.
-fn act_out(command: &mut Command) -> (child::Outcome, Vec<Vec<u8>>) {
-    let folder = std::env::temp_dir().join(format!("commensal-{}-{}", child::test(), std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
-    let outcome = child::run(command.env("XDG_RUNTIME_DIR", &folder));
-    let files = fs::read_dir(folder.join("commensal")).into_iter().flatten();
-    let pages = files.map(|file| fs::read(file.expect("a file").path()).expect("it is ours")).collect();
-    fs::remove_dir_all(&folder).expect("the folder is ours");
-    (outcome, pages)
-}
-
-/// Acts `body` out in a process of its own, with such settings, which exits in an orderly way and leaves no page.
-fn in_child(conf: &str, body: fn()) {
-    if child::case().is_some() {
-        BEGAN.get_or_init(Instant::now);
-        heap::conf::apply_environment();
-        return body();
-    }
-    for variable in child::MODES {
-        let (outcome, pages) = act_out(child::command("act").env("COMMENSAL_CONF", conf).envs(variable));
-        outcome.expect_success();
-        assert_eq!(pages.len(), 0, "an orderly exit left a page");
-    }
-}
-
-fn blocks(many: usize, bytes: impl Fn(usize) -> usize) -> Vec<usize> {
-    let block = |number| {
-        let block = heap::allocate(bytes(number));
-        assert!(!block.is_null(), "no memory");
-        block.addr()
-    };
-    (0..many).map(block).collect()
-}
-
-fn free(blocks: Vec<usize>) {
-    // SAFETY: the blocks are ours.
-    blocks.into_iter().for_each(|block| unsafe { heap::free(block as *mut u8) });
-}
-
+/// At rest the page says what a report says, and what there is.
 #[test]
 fn page_at_rest_equals_report() {
     in_child("observe:on,upkeep:off", || {

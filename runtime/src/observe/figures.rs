@@ -36,7 +36,7 @@ macro_rules! with_figures {
                 |heap| heap.tally.peak_objects(0);
             cached_bytes: Gauge Bytes, "Bytes of free objects in magazines and depots.",
                 |heap| heap.walked.cached_bytes;
-            free_bytes: Gauge Bytes, "Bytes of spans that are neither in use nor cached. Untouched ones take no memory.",
+            free_bytes: Gauge Bytes, "Bytes of spans, neither in use nor cached. Untouched ones take no memory.",
                 |heap| pages(&heap.runs.in_use).saturating_sub(heap.in_use_bytes() + heap.walked.cached_bytes);
             dirty_bytes: Gauge Bytes, "Bytes of free runs that were used and not yet returned to the kernel.",
                 |heap| pages(&heap.runs.free_dirty);
@@ -94,8 +94,7 @@ macro_rules! with_figures {
             upkeep_spans: Counter Count, "Spans that upkeep returned to the page heap.", |heap| heap.upkeep.spans;
             upkeep_released_bytes: Counter Bytes, "Bytes that upkeep returned to the kernel.",
                 |heap| heap.upkeep.bytes;
-            upkeep_calls: Counter Count, "System calls by which upkeep returned memory.",
-                |heap| heap.upkeep.calls;
+            upkeep_calls: Counter Count, "Upkeep's calls that returned memory.", |heap| heap.upkeep.calls;
             upkeep_refused: Counter Count, "System calls of upkeep that the kernel refused.",
                 |heap| heap.upkeep.refused;
             upkeep_longest_ns: Gauge Nanoseconds Most, "The longest time that upkeep took without a pause.",

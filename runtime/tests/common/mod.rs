@@ -12,6 +12,7 @@ pub mod disturbed;
 pub mod forked;
 pub mod forks;
 pub mod model;
+pub mod pages;
 pub mod peak;
 pub mod planted;
 pub mod programs;
