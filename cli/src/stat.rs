@@ -1,5 +1,5 @@
-//! `commensal stat`, `commensal slabinfo` and `commensal top`: what processes say of themselves, once, to whoever
-//! scrapes, or live.
+//! `commensal stat`, `commensal slabinfo` and `commensal top`: statistics of processes, once, served to Prometheus, or
+//! live.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -11,36 +11,54 @@ use watch::{json, left, process, reference, server, text};
 use crate::failure::Failure;
 use crate::places;
 
-/// Show what a process under the library says of itself, or all of them in a list
+/// Show the statistics of a process under the library, or a list of all such processes
 #[derive(Args)]
 pub struct Stat {
-    /// The process; all if none is given
+    /// The number of the process; without it, a list of all
+    #[arg(value_parser = number)]
     pid: Option<u32>,
 
-    /// Everything as JSON
+    /// Print everything as JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
 
-    /// Serve it in the OpenMetrics format at this address, or port of this machine alone, under /metrics, until interrupted
+    /// Serve metrics in the OpenMetrics format at http://ADDR/metrics until interrupted
+    ///
+    /// ADDR is an address and a port, or a port of 127.0.0.1.
     #[arg(long, value_name = "ADDR")]
     prometheus: Option<String>,
+
+    /// Remove the statistics pages of processes that are gone, and say which
+    #[arg(long, exclusive = true)]
+    clear: bool,
 
     /// The reference of the book
     #[arg(long, hide = true, exclusive = true)]
     reference: bool,
 }
 
-/// Show the slab table of a process under the library, in the columns of the kernel's /proc/slabinfo
+/// Show the caches of a process under the library, in the columns of the kernel's /proc/slabinfo
 #[derive(Args)]
 pub struct Slabinfo {
-    /// The process
+    /// The number of the process
+    #[arg(value_parser = number)]
     pid: u32,
 }
 
-/// Shows, or serves.
+/// The number of a process. People try names, so the error says which processes there are.
+fn number(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| format!("expected the number of a process with a statistics page; {}", process::hint_now()))
+}
+
+/// Shows, serves or clears.
 pub fn stat(request: &Stat) -> Result<ExitCode, Failure> {
     if request.reference {
         places::show(&reference::page(), None)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if request.clear {
+        places::show(&left::clear(), None)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(address) = &request.prometheus {
@@ -79,13 +97,11 @@ pub fn slabinfo(request: &Slabinfo) -> Result<ExitCode, Failure> {
 
 fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
     let at = server::address(address).map_err(|error| Failure::usage(format!("--prometheus: {error:#}")))?;
-    // One that is named has to be there at first; later it may go, and then is shown no more.
+    // The process must exist at first. It may end later, and then is no longer served.
     pid.map(process::find).transpose().map_err(Failure::of)?;
     let ready = |at: SocketAddr| {
         if !at.ip().is_loopback() {
-            eprintln!(
-                "commensal: whoever reaches {at} can read what programs run here and what they do; nobody is asked for a password"
-            );
+            eprintln!("commensal: every computer that reaches {at} can read these statistics; there is no password");
         }
         eprintln!("commensal: serving http://{at}{} until interrupted", server::PATH);
     };
@@ -100,25 +116,26 @@ fn pretty(value: &serde_json::Value) -> String {
 
 /// Watch processes under the library: memory, caches, slots, groups, locks, kicks, upkeep, grace periods
 ///
-/// The keys are explained by `?`. Looking at a process neither stops nor slows it.
+/// `?` explains the keys. Watching a process neither stops nor slows it.
 #[derive(Args)]
 pub struct Top {
-    /// The process; a list of all if none is given
+    /// The number of the process; without it, a list of all
+    #[arg(value_parser = number)]
     pid: Option<u32>,
 
-    /// Seconds between two looks
+    /// Seconds between two refreshes
     #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     delay: f64,
 
-    /// Without colours, as with NO_COLOR in the environment
+    /// Use no colours, as with NO_COLOR in the environment
     #[arg(long)]
     no_color: bool,
 
-    /// Show it once, as text, and leave
+    /// Print once, as text
     #[arg(long, conflicts_with = "delay")]
     once: bool,
 
-    /// Once, as JSON
+    /// Print once, as JSON
     #[arg(long, conflicts_with_all = ["delay", "no_color"])]
     json: bool,
 }
@@ -130,12 +147,12 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Shows until the user leaves.
+/// Shows until the user quits.
 pub fn top(request: &Top) -> Result<ExitCode, Failure> {
     if request.once || request.json {
         return show(request.pid, request.json);
     }
-    // One that is not there, or says nothing, is no reason to change the screen.
+    // If there is no such process or page, the screen stays as it is.
     request.pid.map(process::find).transpose().map_err(Failure::of)?;
     watch::view::show(request.pid, Duration::from_secs_f64(request.delay), !request.no_color)
         .map_err(|error| Failure::usage(format!("{error:#}")))?;

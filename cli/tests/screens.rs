@@ -68,7 +68,6 @@ fn bad_usage_is_one_line_and_status_2() {
         "lab hackbench ten",
         "doctor dinner",
         "doctor --json=/tmp/findings",
-        "stat sleep",
         "stat -1",
         "stat --json --prometheus 9464",
         "stat --prometheus here",

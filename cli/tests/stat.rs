@@ -14,6 +14,7 @@ use commensal::observe::figures::TABLES;
 use common::watched::{NAME, NOBODYS, Place, Watched, eventually, program};
 use common::{as_commensal, commensal, compile, install_program, library, skip, text};
 use serde_json::Value;
+use watch::process::START;
 
 /// A user without rights, there on every Linux.
 const NOBODY: u32 = 65534;
@@ -88,7 +89,7 @@ fn stat_shows_a_running_process_as_it_is() {
     }
     // The same for people, and by another command.
     let whole = said(&place, &["stat", &pid]);
-    assert!(whole.starts_with(&format!("{NAME} ({pid}), running, 1 threads, ")), "{whole}");
+    assert!(whole.starts_with(&format!("{NAME} ({pid}), running; as of ")), "{whole}");
     for part in ["\ncaches\n", "\nslots\n", "\ngroups\n", " tenant ", " orders ", "in_use_bytes", "1.00 MiB"] {
         assert!(whole.contains(part), "{part:?}: {whole}");
     }
@@ -115,7 +116,7 @@ fn list_contains_all_processes() {
         let list = said(&place, args);
         let words: Vec<&str> =
             list.lines().nth(1).unwrap().split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
-        assert_eq!(words, ["PID", "PROGRAM", "STATE", "IN USE", "PEAK", "CACHED", "RSS", "KICKS", "AS OF"], "{list}");
+        assert_eq!(words, ["PID", "PROGRAM", "STATE", "AS OF", "IN USE", "PEAK", "CACHED", "RSS", "KICKS"], "{list}");
         for (watched, in_use) in [(&one, " 8."), (&other, " 2.")] {
             let line = list.lines().find(|line| line.split_whitespace().next() == Some(&watched.pid().to_string()));
             let line = line.unwrap_or_else(|| panic!("{list}"));
@@ -139,7 +140,7 @@ fn crashed_process_leaves_its_page() {
     assert!(value["process"]["in_use_bytes"].as_u64().unwrap() >= 4 << 20, "{value}");
     let whole = said(&place, &["stat", &number]);
     assert!(whole.starts_with(&format!("{NAME} ({pid}), gone; as of ")), "{whole}");
-    assert!(whole.lines().next().unwrap().ends_with(" ago, when it wrote this last"), "{whole}");
+    assert!(whole.lines().next().unwrap().ends_with(" ago, the last write of its page"), "{whole}");
     assert!(said(&place, &["slabinfo", &number]).contains("\nmalloc-"));
     let list = said(&place, &["stat"]);
     assert!(list.lines().any(|line| line.contains(&number) && line.contains(" gone ")), "{list}");
@@ -204,6 +205,64 @@ fn process_after_an_orderly_end_leaves_nothing() {
     assert!(line.contains(&format!("there is no process {pid}, and none that left a statistics page")), "{line}");
 }
 
+/// A child of `vfork` has its parent's memory, and must leave its parent's page alone.
+#[test]
+fn only_a_crash_leaves_a_process_gone() {
+    const SOURCE: &str = r#"
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/prctl.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static void leave(int number) { _exit(number == SIGALRM ? 0 : 1); }
+        static void crash_after_a_child_of(pid_t child) {
+            if (child == 0)
+                _exit(0);
+            waitpid(child, NULL, 0);
+            raise(SIGKILL);
+        }
+        int main(int argc, char **argv) {
+            const char *how = argv[1];
+            if (strncmp(how, "filtered ", 9) == 0) {
+                prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+                how += 9;
+            }
+            if (strcmp(how, "_exit") == 0)
+                _exit(0);
+            if (strcmp(how, "_Exit") == 0)
+                _Exit(0);
+            if (strcmp(how, "quick_exit") == 0)
+                quick_exit(0);
+            if (strcmp(how, "vfork") == 0)
+                crash_after_a_child_of(vfork());
+            if (strcmp(how, "fork") == 0)
+                crash_after_a_child_of(fork());
+            if (strcmp(how, "handler") == 0) {
+                signal(SIGALRM, leave);
+                ualarm(1000, 0);
+                for (;;)
+                    free(malloc(100000));
+            }
+            return 0;
+        }
+    "#;
+    let place = Place::new();
+    let program = place.path().join("leaver");
+    compile(SOURCE, &program, &["-O1"]);
+    let ways = ["return", "_exit", "_Exit", "quick_exit", "handler", "filtered return", "filtered _exit"];
+    let crashes = ["vfork", "fork", "filtered vfork", "filtered fork"];
+    for (how, crashed) in ways.map(|how| (how, false)).into_iter().chain(crashes.map(|how| (how, true))) {
+        let mut child = Watched::start(&mut place.command(&["run", "--", program.to_str().unwrap(), how]));
+        let pid = child.pid();
+        assert_eq!(child.0.wait().unwrap().success(), !crashed, "{how}");
+        let all = json(&said(&place, &["stat", "--json"]));
+        let own = all["processes"].as_array().unwrap().iter().find(|process| process["pid"] == pid);
+        assert_eq!(own.map(|process| process["state"].as_str().unwrap()), crashed.then_some("gone"), "{how}");
+        assert_eq!(place.page(pid).exists(), crashed, "{how}");
+    }
+}
+
 #[test]
 fn process_that_executes_something_else_is_replaced() {
     let place = Place::new();
@@ -265,6 +324,7 @@ fn process_without_its_main_thread_is_running() {
 #[test]
 fn process_without_a_page_is_named() {
     let place = Place::new();
+    let watched = place.start(1, 0, 20);
     let nobodys = NOBODYS.to_string();
     let own = std::process::id().to_string();
     for args in [
@@ -283,12 +343,18 @@ fn process_without_a_page_is_named() {
         );
         let silent = line(&own);
         assert!(
-            silent.contains("has no statistics page: it does not run under `commensal run`, or its COMMENSAL_CONF"),
+            silent.contains("has no statistics page, or is another user's; ") && silent.contains(START),
             "{silent}"
         );
+        // A name, in place of a number.
+        let done = place.command(args).arg("sleep").output().unwrap();
+        let named = text(&done.stderr);
+        assert_eq!((done.status.code(), named.matches('\n').count()), (Some(2), 1), "{named}");
+        assert!(named.contains("expected the number of a process with a statistics page; "), "{named}");
+        assert!(named.contains(&format!("{NAME} ({})", watched.pid())) && named.contains(START), "{named}");
     }
     let empty = said(&place, &["stat"]);
-    assert!(empty.contains("start one by `commensal run -- PROGRAM`") || empty.contains("PID"), "{empty}");
+    assert!(empty.contains(&watched.pid().to_string()), "{empty}");
 }
 
 /// Commands that are about it refuse it, and the others show what is whole.
@@ -342,11 +408,11 @@ fn page_is_readable_by_its_user_and_root_only() {
     let place = Place::new();
     let roots = place.start(1, 0, 20);
     let line = refused(&as_nobody(&["stat", &roots.pid().to_string()]).output().unwrap());
-    assert!(line.contains("has no statistics page") && line.contains("it is another user's"), "{line}");
+    assert!(line.contains("has no statistics page, or is another user's"), "{line}");
     // Also where it knows the place.
     let mut told = as_nobody(&["stat", &roots.pid().to_string()]);
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    assert!(refused(&told.env("XDG_RUNTIME_DIR", place.path()).output().unwrap()).contains("it is another user's"));
+    assert!(refused(&told.env("XDG_RUNTIME_DIR", place.path()).output().unwrap()).contains("or is another user's"));
     // Root may look at everybody's.
     let mut theirs = Watched::start(&mut as_nobody(&["run", "--", "sleep", "1000"]));
     let pid = theirs.pid();
@@ -424,7 +490,7 @@ fn scrapes_are_served_until_the_command_is_interrupted() {
     // One alone; and from everywhere, as it was told.
     let single = Server::start(&place, &["0.0.0.0:0", &one.pid().to_string()]);
     assert!(single.1.starts_with("0.0.0.0:"), "{}", single.1);
-    let warned = format!("commensal: whoever reaches {} can read", single.1);
+    let warned = format!("commensal: every computer that reaches {} can read", single.1);
     assert!(single.2.starts_with(&warned) && all.2.is_empty(), "{:?} and {:?}", single.2, all.2);
     let metrics = single.metrics();
     assert!(has(&metrics, "commensal_processes 1") && has(&metrics, &in_use(one.pid())), "{metrics}");

@@ -48,7 +48,7 @@ pub fn pages(folder: &Path) -> impl Iterator<Item = Result<(Name, PathBuf)>> {
 
 fn too_many(folder: &Path) -> anyhow::Error {
     anyhow!(
-        "{}: more than {MOST_PAGES} statistics pages, and only so many are looked at; remove those of processes that have ended",
+        "{}: more than {MOST_PAGES} statistics pages, and only so many are looked at; `commensal stat --clear` removes those of processes that are gone",
         shown(folder)
     )
 }

@@ -1,4 +1,4 @@
-//! Pages that nobody writes any more: which of them stay, and what is said of those that cannot be read.
+//! Pages of processes that have ended: which of them stay; and why pages cannot be read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use commensal::observe::page::VERSION;
+use host::publication::Name;
 
 use crate::folders;
-use crate::namespaces::Number;
+use crate::namespaces::{Namespaces, Number};
 use crate::page::OtherVersion;
+use crate::process::{State, all_in};
+use crate::units;
 
-/// Pages of processes that are no more, beyond which the oldest ones go.
+/// Pages of ended processes that stay; older ones are removed.
 const KEPT: usize = 32;
 
-/// Whether a page in which nothing was written for long is of a process that is no more: such a page says nothing, and goes.
+/// Whether nothing was written to a page for long, and its process has ended. Removes such a page: it says nothing.
 pub(crate) fn has_nobody_left(process: Number, path: &Path) -> bool {
     const LONG: Duration = Duration::from_secs(10);
     let is_old = written_at(path).is_some_and(|at| at.elapsed().is_ok_and(|age| age > LONG));
@@ -30,15 +33,45 @@ pub(crate) fn written_at(page: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(page).and_then(|page| page.modified()).ok()
 }
 
-/// Removes pages of processes that are no more, but for the last ones: somebody may want to know how they ended. Who found them is still told of all. Those of other users are
-/// theirs to remove.
+/// Removes pages of ended processes, except the latest ones, which tell how their processes ended. The caller still
+/// shows all of them. Pages of other users stay.
 pub(crate) fn forget_old<'a, T: Ord>(gone: impl Iterator<Item = (T, &'a PathBuf)>) {
     let mut gone: Vec<(T, &PathBuf)> = gone.filter(|(_, path)| folders::is_own(path)).collect();
     gone.sort_by(|one, other| other.0.cmp(&one.0));
     gone.into_iter().skip(KEPT).for_each(|(_, path)| folders::remove_own(path));
 }
 
-/// Why pages could not be read, in a line each; those of another version, of which an upgrade may leave many, in one line for each directory.
+/// Removes the pages of processes that are gone, as far as they are this user's, and says which.
+pub fn clear() -> String {
+    clear_in(&folders::all())
+}
+
+fn clear_in(folders: &[PathBuf]) -> String {
+    let (found, unread) = all_in(folders);
+    let gone = found.iter().filter(|process| process.state == State::Gone && folders::is_own(&process.path));
+    let mut removed: Vec<String> = Vec::new();
+    for process in gone {
+        folders::remove_own(&process.path);
+        removed.push(format!("{} ({})", units::word(&process.name()), process.pid));
+    }
+    let namespaces = Namespaces::now();
+    let of_versions = unread.iter().filter_map(|error| error.downcast_ref::<OtherVersion>());
+    for OtherVersion { path, version } in of_versions.filter(|other| folders::is_own(&other.path)) {
+        let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
+        if name.is_some_and(|name| !namespaces.number(name).may_exist()) {
+            folders::remove_own(path);
+            removed.push(format!("{} of version {version}", folders::shown(path)));
+        }
+    }
+    match removed.len() {
+        0 => "no page of a process that is gone\n".to_owned(),
+        1 => format!("removed 1 page of a process that is gone: {}\n", removed[0]),
+        many => format!("removed {many} pages of processes that are gone: {}\n", removed.join(", ")),
+    }
+}
+
+/// Why pages could not be read, one line each. Pages of another version have one line for each directory, because an
+/// upgrade may leave many.
 pub fn reasons(unreadable: &[anyhow::Error]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut of_versions = BTreeMap::<(&Path, u32), Vec<&OtherVersion>>::new();
@@ -54,7 +87,7 @@ pub fn reasons(unreadable: &[anyhow::Error]) -> Vec<String> {
     lines.extend(of_versions.into_iter().map(|((folder, version), pages)| match pages[..] {
         [page] => page.to_string(),
         _ => format!(
-            "{}: {} statistics pages of version {version}, and this command reads version {VERSION}; use the command that came with the programs' library, or remove those of processes that have ended",
+            "{}: {} statistics pages of version {version}, and this command reads version {VERSION}; use the command that came with the programs' library, or remove those of ended processes by `commensal stat --clear`",
             folders::shown(folder),
             pages.len()
         ),
@@ -65,8 +98,9 @@ pub fn reasons(unreadable: &[anyhow::Error]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::{Gone, State, all_in, now_ns};
+    use crate::process::{Gone, now_ns};
     use crate::sample::{self, NOBODY, OTHER_USER, write};
+    use commensal::observe::page::ENDED_AT;
     use rustix::process::geteuid;
     use std::os::unix::fs::chown;
 
@@ -101,6 +135,41 @@ mod tests {
         fs::remove_file(folder.path().join(sample::name(NOBODY + 1))).unwrap();
         assert_eq!(counted.with(&look().1), 42);
         assert_eq!(counted.with(&look().1), 42);
+    }
+
+    #[test]
+    fn clear_removes_pages_of_processes_that_are_gone_and_names_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        write(folder.path(), own, now_ns(), now_ns());
+        write(folder.path(), NOBODY, 1000, 2000);
+        // There is a process 1.
+        for pid in [1, NOBODY + 1] {
+            let mut page = sample::page(pid, 1000, 0);
+            page[8..12].copy_from_slice(&7_u32.to_ne_bytes());
+            fs::write(folder.path().join(sample::name(pid)), page).unwrap();
+        }
+        let folders = [folder.path().to_owned()];
+        let said = clear_in(&folders);
+        let other = folders::shown(&folder.path().join(sample::name(NOBODY + 1)));
+        let expected = format!("sample ({NOBODY}), {other} of version 7\n");
+        assert_eq!(said, format!("removed 2 pages of processes that are gone: {expected}"));
+        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0.process).collect();
+        left.sort();
+        assert_eq!(left, [1, own]);
+        assert_eq!(clear_in(&folders), "no page of a process that is gone\n");
+    }
+
+    /// In a sandbox a process cannot remove its page.
+    #[test]
+    fn page_of_an_orderly_end_is_removed_and_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = write(folder.path(), NOBODY, 1000, 2000);
+        let mut page = fs::read(&path).unwrap();
+        page[ENDED_AT] = 1;
+        fs::write(&path, page).unwrap();
+        let (found, errors) = all_in(&[folder.path().to_owned()]);
+        assert_eq!((found.len(), errors.len(), path.exists()), (0, 0, false));
     }
 
     /// Children that were killed before they said anything leave such pages, by the hundred.

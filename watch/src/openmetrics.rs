@@ -58,19 +58,19 @@ pub const OF_ALL: [(&str, MetricType, &str); 3] = [
     (
         "gone_processes",
         MetricType::Counter,
-        "Processes that were killed, crashed, or left by _exit or exec, of those that had a statistics page.",
+        "Processes with a statistics page that were killed or crashed, or ended in a way that the library does not see.",
     ),
     (
         "unreadable_pages",
         MetricType::Gauge,
-        "Statistics pages that cannot be read, as they are damaged or of another version, or that are too many.",
+        "Statistics pages that cannot be read: damaged, of another version, or too many in one directory.",
     ),
 ];
 
 /// What is told of a process besides what it says of itself.
 pub static OF_KERNEL: Table = Table::of_figures(&[
-    of_process("page_age_ns", Unit::Nanoseconds, "How old the process's statistics page is."),
-    of_process("resident_bytes", Unit::Bytes, "Bytes of memory, as the kernel counts them."),
+    of_process("page_age_ns", Unit::Nanoseconds, "Age of the process's statistics page."),
+    of_process("resident_bytes", Unit::Bytes, "Resident bytes, as the kernel counts them now."),
     of_process("threads", Unit::Count, "Threads of the process."),
 ]);
 

@@ -1,4 +1,4 @@
-//! A process under Commensal: its page, and what the kernel knows of it.
+//! A process under the library: its page, and what the kernel knows of it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use commensal::observe::Resident;
 use commensal::observe::figures::{Cache, Figures, Row};
 use commensal::observe::page::AnyRow;
 use host::publication::Name;
@@ -17,27 +18,28 @@ use crate::folders;
 use crate::left::{forget_old, has_nobody_left, written_at};
 use crate::namespaces::{Namespaces, Number};
 use crate::page::{Copied, NothingYet, OtherVersion};
+use crate::units;
 
-/// How a process is, of which there is a page.
+/// The state of a process that has a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It runs.
     Running,
-    /// It was killed, crashed, or left without an orderly exit.
+    /// It was killed, crashed, or ended in a way that the library does not see.
     Gone,
-    /// It executes another program by now.
+    /// It executes another program, which writes no page.
     Replaced,
-    /// It is in a PID namespace that cannot be seen from here: whether it runs nobody can say.
+    /// It is in a PID namespace that is invisible from here, so it is unknown whether it runs.
     Elsewhere,
 }
 
 impl State {
-    /// Whether nobody writes the page any more.
+    /// Whether no process writes the page any more.
     pub fn has_ended(self) -> bool {
         matches!(self, State::Gone | State::Replaced)
     }
 
-    /// In a word.
+    /// One word for it.
     pub fn word(self) -> &'static str {
         match self {
             State::Running => "running",
@@ -48,7 +50,7 @@ impl State {
     }
 }
 
-/// There is no page of a process: why not, as far as anybody can know.
+/// Why there is no page of a process.
 #[derive(Debug)]
 struct NoPage(String);
 
@@ -63,20 +65,22 @@ impl fmt::Display for NoPage {
 /// A process, read.
 #[derive(Debug)]
 pub struct Process {
-    /// The kernel's number of it here; of one that is not seen from here, the one in its own namespace.
+    /// The kernel's number of it here; if it is invisible from here, in its own namespace.
     pub pid: u32,
-    /// How it is.
+    /// Its state.
     pub state: State,
-    /// What it said of itself.
+    /// Its page.
     pub said: Copied,
-    /// What the kernel knows of one that runs.
+    /// The file of the page.
+    pub path: PathBuf,
+    /// What the kernel knows of it now, if it runs.
     pub kernel: Option<Kernel>,
 }
 
 /// What the kernel knows of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Bytes of memory, files that it shares with others included.
+    /// Resident bytes, including files that it shares with others.
     pub resident_bytes: u64,
     /// Threads.
     pub threads: u64,
@@ -106,10 +110,10 @@ impl Process {
             Number::Nobody => (inside, (State::Gone, None)),
             Number::Elsewhere => (inside, (State::Elsewhere, None)),
         };
-        Ok(Process { pid, state, said, kernel })
+        Ok(Process { pid, state, said, path: path.to_owned(), kernel })
     }
 
-    /// How old its page is.
+    /// The age of its page.
     pub fn age_ns(&self) -> u64 {
         now_ns().saturating_sub(self.said.snapshot().ended_ns())
     }
@@ -125,32 +129,43 @@ impl Process {
         self.said.snapshot().rows_in(table).filter(move |row| table != Cache::NUMBER || is_used(row))
     }
 
-    /// What people call it.
+    /// The name of its program.
     pub fn name(&self) -> String {
         self.said.page().program().as_str().to_owned()
     }
+
+    /// The memory that the kernel counts now, divided among the figures of the page.
+    pub fn resident(&self) -> Option<String> {
+        let bytes = self.kernel.as_ref()?.resident_bytes;
+        Some(Resident { bytes, figures: &self.figures() }.to_string())
+    }
+
+    /// Whether it ended in an orderly way, but could not remove its page.
+    fn has_withdrawn(&self) -> bool {
+        self.said.page().has_ended()
+    }
 }
 
-/// How a process is whose page this is, and what the kernel knows of it.
+/// The state of the process whose page this is, and what the kernel knows of it.
 fn asked(pid: u32, path: &Path, said: &Copied) -> (State, Option<Kernel>) {
-    /// Whoever wrote his page so short a time ago is there: long lists of mappings need not be looked through each time.
+    /// A process that wrote its page so recently exists, so its mappings need not be read.
     const FRESH_NS: u64 = 2_000_000_000;
-    // Read after the page: what is later than this was written before the machine started.
+    // Read after the page: a later time is from before the machine started.
     let (now, ended) = (now_ns(), said.snapshot().ended_ns());
     let known = OfKernel::new(pid as i32).and_then(|process| Ok((process.stat()?, process)));
     let Ok((status, process)) = known else { return (State::Gone, None) };
-    // Who began after the page was made has been given the number again.
+    // A process that began after the page was made has got the number again.
     let is_another = BEFORE_BOOT_NS + start_ns(status.starttime, clock_ns) > said.page().made_at_ns();
     if ended > now || is_another || is_over(status.state, status.num_threads) {
         return (State::Gone, None);
     }
-    // In a directory of another user may lie whatever he likes, of any number.
+    // Another user may put any file into a directory of that user.
     let owner = folders::owner(path);
     let is_own = owner == Some(geteuid().as_raw());
     if !is_own && process.status().map(|status| status.euid).ok() != owner {
         return (State::Gone, None);
     }
-    // Who may not look at mappings believes the file's name. There are none where the main thread has ended before others.
+    // Without permission to read the mappings, the file's name decides. A process whose main thread has ended has none.
     let is_fresh = now.saturating_sub(ended) <= FRESH_NS;
     let has_maps = status.state != 'Z' && !(is_own && is_fresh);
     let maps = if has_maps { process.maps().ok() } else { None };
@@ -165,14 +180,15 @@ fn asked(pid: u32, path: &Path, said: &Copied) -> (State, Option<Kernel>) {
     (State::Running, Some(kernel))
 }
 
-/// Whether a process in this state is no more, and nobody has waited for it. One whose main thread has ended before others is in the state `Z` as well.
+/// Whether a process in this state has ended. One whose main thread has ended before others is in the state `Z`, too.
 fn is_over(state: char, threads: i64) -> bool {
     state == 'X' || state == 'Z' && threads <= 1
 }
 
-/// When a process began, or a little earlier, on the machine's monotonic clock; the kernel tells it on one that also counts while the machine sleeps.
+/// When a process began, or a little earlier, on the machine's monotonic clock. The kernel says it on a clock that also
+/// counts while the machine sleeps.
 fn start_ns(ticks: u64, clock_ns: impl Fn(ClockId) -> u64) -> u64 {
-    // In this order: what passes in between makes the process older, and no page that it made another one's.
+    // In this order: time that passes in between makes the process older, which is the safe direction.
     let now = clock_ns(ClockId::Monotonic);
     let age = clock_ns(ClockId::Boottime).saturating_sub(ticks * (1_000_000_000 / procfs::ticks_per_second()));
     now.saturating_sub(age)
@@ -183,7 +199,7 @@ fn names(mapped: &MMapPath, path: &Path) -> bool {
     matches!(mapped, MMapPath::Path(own) if path == own || path.ends_with(own.strip_prefix("/").unwrap_or(own)))
 }
 
-/// All processes that have a page that can be read, and why others could not be; by number.
+/// All processes with a readable page, by number; and why other pages cannot be read.
 pub fn all() -> (Vec<Process>, Vec<anyhow::Error>) {
     all_in(&folders::all())
 }
@@ -200,7 +216,8 @@ pub(crate) fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) 
             }
         };
         match Process::of(number, &path) {
-            Ok(process) => found.push((process, path)),
+            Ok(process) if process.has_withdrawn() => folders::remove_own(&path),
+            Ok(process) => found.push(process),
             // It may have ended in between.
             Err(_) if fs::symlink_metadata(&path).is_err() => {}
             Err(error) if error.is::<NothingYet>() && has_nobody_left(number, &path) => {}
@@ -212,27 +229,26 @@ pub(crate) fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) 
             }
         }
     }
-    let gone = found.iter().filter(|(process, _)| process.state.has_ended());
-    forget_old(gone.map(|(process, path)| (made_at(process), path)));
+    let gone = found.iter().filter(|process| process.state.has_ended());
+    forget_old(gone.map(|process| (made_at(process), &process.path)));
     forget_old(unread.iter().map(|(at, path)| (*at, path)));
-    let mut found: Vec<Process> = found.into_iter().map(|(process, _)| process).collect();
     found.sort_by_key(|process| process.pid);
     (found, errors)
 }
 
-/// Processes that were seen to be no more, each counted once.
+/// Counts processes that are gone, each once.
 #[derive(Debug, Default)]
 pub struct Gone {
-    /// Those that were seen to run no more. A page that cannot be read for once is not forgotten.
+    /// The ended ones so far. A page that is unreadable for a moment is not forgotten.
     known: HashSet<(u32, u64)>,
     many: u64,
 }
 
 impl Gone {
-    /// When so many are known, those are forgotten whose pages are not there.
+    /// When more are known, those without a page are forgotten.
     const MOST_KNOWN: usize = 10_000;
 
-    /// How many there were up to now, with these. One that was seen to execute another program ended in an orderly way, and what becomes of that program nobody knows.
+    /// The number so far, with these. A process that was seen to execute another program ended in an orderly way.
     pub fn with(&mut self, found: &[Process]) -> u64 {
         let of = |process: &Process| (process.pid, made_at(process));
         let ended = || found.iter().filter(|process| process.state.has_ended());
@@ -257,12 +273,12 @@ pub fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// The process of a number; an error says why it says nothing of itself.
+/// The process of a number; an error says why it has no readable page.
 pub fn find(pid: u32) -> Result<Process> {
     find_in(&folders::all(), pid)
 }
 
-/// For programs that look again and again: the process of a number, or all of them, and why pages could not be read. One that has no page any more is just not there.
+/// The process of a number, or all, and why pages cannot be read. A process without a page is left out.
 pub fn look(pid: Option<u32>) -> (Vec<Process>, Vec<anyhow::Error>) {
     look_in(&folders::all(), pid)
 }
@@ -280,11 +296,12 @@ fn find_in(folders: &[PathBuf], pid: u32) -> Result<Process> {
     let name = Namespaces::now().name(pid).to_string();
     let paths = folders.iter().map(|folder| folder.join(&name));
     let found: Vec<PathBuf> = paths.filter(|path| fs::symlink_metadata(path).is_ok()).collect();
-    let mut read: Vec<Result<Process>> = found.iter().map(|path| Process::of(Number::Here(pid), path)).collect();
+    let read = found.iter().map(|path| Process::of(Number::Here(pid), path));
+    let mut read: Vec<_> = read.filter(|read| !read.as_ref().is_ok_and(Process::has_withdrawn)).collect();
     if read.is_empty() {
         read.extend(by_mapping(pid));
     }
-    // Of several users there may be one each, of which one process runs at most.
+    // Several users may have a page of this number. At most one of the processes runs.
     let best = read.into_iter().max_by_key(|read| match read {
         Ok(process) => (process.state == State::Running, made_at(process)),
         Err(_) => (false, 0),
@@ -293,21 +310,40 @@ fn find_in(folders: &[PathBuf], pid: u32) -> Result<Process> {
 }
 
 fn no_page(pid: u32) -> NoPage {
-    NoPage(if exists(pid) {
-        format!(
-            "process {pid} has no statistics page: it does not run under `commensal run`, or its COMMENSAL_CONF does not say observe:on, or it has not lived and done enough yet, or it is another user's; `commensal stat` lists those that have one"
-        )
+    let what = if exists(pid) {
+        format!("process {pid} has no statistics page, or is another user's")
     } else {
-        format!(
-            "there is no process {pid}, and none that left a statistics page; `commensal stat` lists those that have one"
-        )
-    })
+        format!("there is no process {pid}, and none that left a statistics page")
+    };
+    NoPage(format!("{what}; {}", hint_now()))
 }
 
-/// What the page says that a process has mapped, in whatever directory it found: one of its own root, which another one has elsewhere.
+/// [`hint`] of now.
+pub fn hint_now() -> String {
+    hint(&all().0)
+}
+
+/// How a program gets a page.
+pub const START: &str = "start one by `commensal run -- CMD`, or with COMMENSAL_CONF=observe:on";
+
+/// The processes that have a page, and how to start one that has.
+pub fn hint(processes: &[Process]) -> String {
+    const MOST: usize = 8;
+    let named = processes.iter().map(|process| format!("{} ({})", units::word(&process.name()), process.pid));
+    let mut names: Vec<String> = named.take(MOST).collect();
+    if processes.len() > MOST {
+        names.push(format!("{} more", processes.len() - MOST));
+    }
+    match &names[..] {
+        [] => format!("no process has one: {START}"),
+        _ => format!("these have one: {}; {START}", names.join(", ")),
+    }
+}
+
+/// The process of the page that it has mapped: in another root directory, the page's path is another one.
 fn by_mapping(pid: u32) -> Option<Result<Process>> {
     let process = OfKernel::new(pid as i32).ok()?;
-    // It names its page by the number that it knows itself by. A fork child has its parent's mapped until it makes one of its own.
+    // The page's name has the number in its own namespace. A fork child has its parent's page mapped at first.
     let own = process.status().ok()?.nspid.and_then(|numbers| numbers.last().copied()).unwrap_or(pid as i32);
     let is_page = |path: &PathBuf| {
         let folder = path.parent().and_then(|folder| folder.file_name()).and_then(|name| name.to_str()).unwrap_or("");

@@ -1,4 +1,4 @@
-//! The reference of the book: what the table of figures says.
+//! The reference of the book, from the table of figures.
 
 use std::fmt::Write;
 
@@ -8,46 +8,78 @@ use commensal::observe::figures::{Kind, SLAB_COLUMNS, TABLES, Unit};
 use crate::openmetrics::{OF_ALL, OF_KERNEL, name_of};
 
 const ABOUT: &str = "\
-A process under `commensal run`, or one with `observe:on` in its settings, writes what it knows of itself to a \
-*statistics page*, a file of its own in its user's runtime directory, mode 0600. `commensal stat PID` shows all \
-of it, `commensal stat PID --json` has the figures by the names below, `commensal top` shows it live, and \
-`commensal stat --prometheus ADDR` serves the metrics. The layout has a version; a reader of another version \
-says so.
+A process under `commensal run`, or with `observe:on` in its settings, writes its statistics to a *statistics page*.
+This is a file with mode 0600 in the user's runtime directory.
+
+| command | what it does |
+|---|---|
+| `commensal stat` | lists the processes that have a page |
+| `commensal stat PID` | prints all figures of a process |
+| `commensal stat PID --json` | prints them as JSON, by the names below |
+| `commensal stat --prometheus ADDR` | serves them as metrics |
+| `commensal stat --clear` | removes the pages of processes that are gone |
+| `commensal top` | shows them live |
+
+Each layout of the page has a version. The command refuses pages of another version.
+
+**Age.** Threads write the page on slow paths of the library, twice a second. The background thread writes it once
+more before it rests. A process with one thread has no background thread, so its page grows old while it is idle.
+All commands say the age of the figures first (*as of*). They read the resident memory and the number of threads
+from the kernel at that moment.
+
+**Ends.** `exit`, `quick_exit` and `_exit` remove the page. After a crash it stays, and the process is listed as
+*gone*. So is a process that ended by a system call of its own or after `exec` of a program without the library. The
+pages of the last 32 such processes are kept. `_exit` does so in programs that preload or link `libcommensal`.
+";
+const ABOUT_RESIDENT: &str = "\
+`commensal stat PID` and `--stats` divide the resident memory that the kernel counts:
+
+```text
+resident 80.0 MiB = in use 60.0 MiB + cached 2.00 MiB + dirty 8.00 MiB
+    + rest 10.0 MiB (free in spans, up to 5.00 MiB; metadata, up to 1.00 MiB; the program's own)
+```
+
+The figures in use, cached and dirty are memory that was touched, mostly. Of free memory in spans and of metadata
+the library knows only the address space, so the line has them as upper bounds within the rest. The program's own
+memory is its code, its stacks and what it maps itself. If the program never touched some blocks, or the kernel
+swapped them out, the rest is larger than it looks. If the sum does not fit at all, the line ends in how much is
+missing.
 ";
 const ABOUT_METRICS: &str = "\
-Each metric has the labels `pid` and `program`, and those that its table names. Times are in seconds there; \
-moments have no metric, as no two machines have the same clock for them. If rows have the same labels, their \
-metric is the sum, or the largest value where a sum says nothing. These metrics are there besides:
+Each metric has the labels `pid` and `program`, and those of its table. Times are in seconds. Moments have no
+metric, because each machine has a clock of its own. If rows have the same labels, the metric is their sum, or their
+largest value where a sum means nothing. There are also these metrics:
 ";
 const ABOUT_EXIT: &str = "\
-`commensal run --stats`, or `stats:exit`, prints the figures of the process on standard error when the program \
-exits, by what they are about and without their units; then what waiting for locks cost; and then a row of \
-figures for each size class that was used, as for caches above.
+`commensal run --stats`, or `stats:exit`, prints statistics on standard error when the program exits. First come the
+program's name and number and the division of its resident memory. Then come the figures of the process by topic,
+without their units. Then come the waits for locks, and a row of figures for each size class that was used.
 ";
 const ABOUT_SLABINFO: &str = "\
-`commensal run --slabinfo` prints it when the program exits, `commensal slabinfo PID` at any time. The columns \
-are those of the kernel's `/proc/slabinfo`.
+`commensal run --slabinfo` prints the table when the program exits, `commensal slabinfo PID` at any time. The
+columns are those of the kernel's `/proc/slabinfo`.
 ";
 const ABOUT_LOCKS: &str = "\
-`commensal run --locks` prints it when the program exits, `--locks-json` as JSON, and `cm_lock_report` gives C \
-programs the same rows at any time. The columns are those of `perf lock contention`; times have the largest unit \
-that suits them as text, and are nanoseconds as JSON.
+`commensal run --locks` prints the report when the program exits, and `--locks-json` prints it as JSON.
+`cm_lock_report` gives C programs the same rows at any time. The columns are those of `perf lock contention`. As
+text, times have a suitable unit; as JSON, they are nanoseconds.
 ";
 
-/// The page, but for its title.
+/// The page without its title.
 pub fn page() -> String {
     let words = |all: &[(&str, &str)]| {
         all.iter().map(|(word, says)| format!("*{word}* ({says})")).collect::<Vec<_>>().join(", ")
     };
     let mut text = format!("## The statistics page\n\n{ABOUT}\n");
-    let _ = writeln!(text, "Kinds are {}.", words(&Kind::ALL.map(|(_, word, says)| (word, says))));
+    let _ = write!(text, "### Resident memory\n\n{ABOUT_RESIDENT}\n### Figures\n\n");
+    let _ = writeln!(text, "Kinds are {}.\n", words(&Kind::ALL.map(|(_, word, says)| (word, says))));
     let _ = writeln!(text, "Units are {}.", words(&Unit::ALL.map(|(_, word, says)| (word, says))));
     for table in &TABLES {
         let _ = write!(text, "\n### {}\n\n{}", table.name, table.says);
         let number = (!table.numbered.is_empty()).then_some((table.numbered, "the row's number."));
         let labels: Vec<_> =
             number.into_iter().chain(table.labels.iter().map(|label| (label.name, label.says))).collect();
-        text += if labels.is_empty() { "\n" } else { " Its metrics have these labels besides:\n\n" };
+        text += if labels.is_empty() { "\n" } else { " Its metrics have these labels, too:\n\n" };
         labels.iter().for_each(|(name, says)| text += &format!("* `{name}`: {says}\n"));
         let rows = table.figures.iter().map(|figure| {
             let metric = name_of(table, figure).map_or_else(|| "–".to_owned(), |name| format!("`{name}`"));
@@ -75,7 +107,7 @@ pub fn page() -> String {
         drawn(&["metric", "meaning"], of_all.into_iter().chain(of_kernel))
     );
     let _ = write!(text, "\n## Printed at exit\n\n{ABOUT_EXIT}");
-    let columns = [("name", "What people call it.")].into_iter().chain(SLAB_COLUMNS);
+    let columns = [("name", "The cache's name.")].into_iter().chain(SLAB_COLUMNS);
     let columns = columns.map(|(head, says)| vec![format!("`{head}`"), says.to_owned()]);
     let _ = write!(text, "\n## The slab table\n\n{ABOUT_SLABINFO}{}", drawn(&["column", "meaning"], columns));
     let columns = columns::described()

@@ -132,5 +132,6 @@ pub fn page_of<R: Row>(program: &str, at_ns: u64, rows: impl ExactSizeIterator<I
 pub fn process(pid: u32, round: u64) -> Process {
     let at_ns = now_ns() - AGE_NS + round * 2_000_000_000;
     let kernel = Kernel { resident_bytes: 80_000_000, threads: 3, command: "sample --of=a program".to_owned() };
-    Process { pid, state: State::Running, said: Copied::from_bytes(page(pid, at_ns, round)), kernel: Some(kernel) }
+    let said = Copied::from_bytes(page(pid, at_ns, round));
+    Process { pid, state: State::Running, said, path: PathBuf::from("page"), kernel: Some(kernel) }
 }

@@ -1,4 +1,4 @@
-//! Tables for a terminal or a file: what there is, as text that can be read, kept and compared.
+//! Tables for a terminal or a file.
 
 use std::fmt::Write;
 
@@ -6,22 +6,22 @@ use comfy_table::CellAlignment::{self, Left, Right};
 use comfy_table::{Cell, LineStyle, Table, TableStyle};
 use commensal::observe::figures::{Cache, TABLES, unitless, write_slab_head, write_slab_row};
 
-use crate::process::{Process, State, now_ns};
+use crate::process::{Process, START, now_ns};
 use crate::units;
 
-/// A column of the list of all processes: its heading, and what is there.
+/// A column of the list of all processes: its heading and its cells.
 type Column = (&'static str, fn(&Process) -> String);
 
 const COLUMNS: [Column; 9] = [
     ("PID", |process| process.pid.to_string()),
     ("PROGRAM", |process| units::word(&process.name())),
     ("STATE", |process| process.state.word().to_owned()),
+    ("AS OF", |process| format!("{} ago", units::duration(process.age_ns()))),
     ("IN USE", |process| units::bytes(process.figures().in_use_bytes)),
     ("PEAK", |process| units::bytes(process.figures().peak_bytes)),
     ("CACHED", |process| units::bytes(process.figures().cached_bytes)),
     ("RSS", |process| process.kernel.as_ref().map_or("-".to_owned(), |kernel| units::bytes(kernel.resident_bytes))),
     ("KICKS", |process| units::count(process.figures().kicks)),
-    ("AS OF", |process| format!("{} ago", units::duration(process.age_ns()))),
 ];
 
 /// Lines around the headings only.
@@ -32,7 +32,7 @@ const STYLE: TableStyle = TableStyle::new()
 /// All processes.
 pub fn list(processes: &[Process]) -> String {
     if processes.is_empty() {
-        return "no process under Commensal has a statistics page; start one by `commensal run -- PROGRAM`, or with COMMENSAL_CONF=observe:on\n".to_owned();
+        return format!("no process has a statistics page: {START}\n");
     }
     // The first three are words.
     let sides = [[Left; 3].as_slice(), &[Right; COLUMNS.len() - 3]].concat();
@@ -40,26 +40,38 @@ pub fn list(processes: &[Process]) -> String {
     drawn(COLUMNS.iter().map(|(heading, _)| (*heading).to_owned()).zip(sides), rows)
 }
 
-/// A process, whole.
+/// A page older than this was not written because no thread reached a slow path.
+const OLD_NS: u64 = 2_000_000_000;
+
+/// All that is known of a process.
 pub fn of(process: &Process) -> String {
-    let mut text = heading(process);
+    let mut text = heading(process) + "\n";
+    if let Some(resident) = process.resident() {
+        let _ = writeln!(text, "{resident}");
+        if process.age_ns() > OLD_NS {
+            text += "The other figures are as of the last write of the page: an idle process with one thread writes \
+                     none.\n";
+        }
+    }
     text += "\n";
     text += &figures(process);
     (1..TABLES.len()).for_each(|table| section(&mut text, process, table));
     text
 }
 
-/// Who it is, and as of when.
+/// The process, the age of its figures, and what the kernel counts now.
 pub fn heading(process: &Process) -> String {
     let mut text = format!("{} ({}), {}", units::word(&process.name()), process.pid, process.state.word());
-    if let Some(kernel) = &process.kernel {
-        let _ = write!(text, ", {} threads, {} resident", kernel.threads, units::bytes(kernel.resident_bytes));
-    }
     let _ = write!(text, "; as of {} ago", units::duration(process.age_ns()));
-    if process.state != State::Running {
-        text += ", when it wrote this last";
+    match &process.kernel {
+        Some(kernel) => {
+            let s = if kernel.threads == 1 { "" } else { "s" };
+            let resident = units::bytes(kernel.resident_bytes);
+            let _ = write!(text, "; now {resident} resident, {} thread{s}", kernel.threads);
+        }
+        None => text += ", the last write of its page",
     }
-    text + "\n"
+    text
 }
 
 /// The figures of the process, with what they mean.
@@ -92,7 +104,7 @@ fn section(text: &mut String, process: &Process, number: usize) {
     let headings = headings.map(|(name, side)| (heading_of(name), side));
     let _ = write!(text, "\n{}\n{}", table.name, drawn(headings, rows));
     if lost > 0 {
-        let _ = writeln!(text, "  and {lost} more, for which there was no room");
+        let _ = writeln!(text, "  and {lost} more, for which the page has no room");
     }
 }
 
@@ -129,6 +141,7 @@ fn drawn(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::State;
     use crate::sample;
 
     /// Texts as a file has them, with what the time says left out.
@@ -143,7 +156,7 @@ mod tests {
     #[test]
     fn list_of_processes_matches_the_snapshot() {
         insta::assert_snapshot!(timeless(&list(&[sample::process(101, 0), gone()])));
-        assert!(list(&[]).contains("start one by `commensal run -- PROGRAM`"));
+        assert!(list(&[]).contains("start one by `commensal run -- CMD`"));
     }
 
     /// The words of the rows between a heading that begins so and a blank line.
@@ -156,7 +169,9 @@ mod tests {
     #[test]
     fn process_has_each_figure_once_with_its_value_and_meaning() {
         let text = timeless(&of(&sample::process(101, 1)));
-        assert!(text.starts_with("sample (101), running, 3 threads, 76.3 MiB resident; as of AGE\n"), "{text}");
+        assert!(text.starts_with("sample (101), running; as of AGE; now 76.3 MiB resident, 3 threads\n"), "{text}");
+        assert!(text.contains("\nresident 76.3 MiB = in use 19.1 MiB + "), "{text}");
+        assert!(text.contains("\nThe other figures are as of the last write of the page: "), "{text}");
         let rows = words_below(&text, " figure ");
         assert_eq!(rows.len() - 1, TABLES[0].figures.len(), "{text}");
         for (row, figure) in rows[1..].iter().zip(TABLES[0].figures) {
@@ -171,9 +186,9 @@ mod tests {
             assert_eq!((rows[0].as_slice(), rows[1].join("|")), ([table.name].as_slice(), headings.join("|")));
             assert!(rows.len() > 2, "{text}");
         }
-        assert!(text.contains("  and 3 more, for which there was no room"), "{text}");
+        assert!(text.contains("  and 3 more, for which the page has no room"), "{text}");
         let gone = timeless(&of(&gone()));
-        assert!(gone.starts_with("sample (8), gone; as of AGE, when it wrote this last\n"), "{gone}");
+        assert!(gone.starts_with("sample (8), gone; as of AGE, the last write of its page\n\n"), "{gone}");
     }
 
     #[test]

@@ -30,21 +30,23 @@ const HEADING: Style = BOLD.add_modifier(Modifier::UNDERLINED);
 
 const HELP: &str = "
  q, Ctrl-C    leave
- Enter        look at the chosen process
- Esc          back; clears a filter first
+ Enter        open the chosen process
+ Esc          clear the filter, or go back
  up, down     choose a row; also k and j, page up and down, home and end
- 1 to 6, Tab  what is shown of a process
- s, S         sort by the next column, the one before
- r            the other way round
+ 1 to 6, Tab  choose a table of the process
+ s, S         sort by the next or the previous column
+ r            reverse the order
  /            show only rows that contain a text; Enter ends it, Esc clears it
- p            pause; everything stays as it is
- +, -         look half as often, twice as often
- space        look now
- h, ?         this
+ p            pause or continue
+ +, -         refresh half as often, or twice as often
+ space        refresh now
+ h, ?         show this help
 
- Figures are as of when the process came along a slow path of the library
- the last time: one that idles says nothing new.
- Any key goes on.";
+ A process writes its figures on slow paths of the library. `as of` tells
+ their age: an idle process with one thread writes none. `resident` and
+ `threads` are the kernel's counts of now. `commensal stat --clear` removes
+ what is gone.
+ Press any key to continue.";
 
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, model: &Model, means: Means) {
@@ -66,8 +68,8 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model, means: Means) {
 
 fn title_of(model: &Model) -> Line<'_> {
     let mut spans = match (model.screen, model.current()) {
-        (Screen::One(..), Some(known)) => vec![Span::styled(text::heading(&known.process).trim_end().to_owned(), BOLD)],
-        (Screen::One(pid, _), None) => vec![Span::styled(format!("process {pid} says nothing"), BOLD)],
+        (Screen::One(..), Some(known)) => vec![Span::styled(text::heading(&known.process), BOLD)],
+        (Screen::One(pid, _), None) => vec![Span::styled(format!("process {pid} has no statistics page"), BOLD)],
         (Screen::List, _) => {
             let running = model.known.iter().filter(|known| known.process.state == State::Running).count();
             let gone = model.known.len() - running;
@@ -81,9 +83,10 @@ fn title_of(model: &Model) -> Line<'_> {
             ]
         }
     };
+    // First, so that a narrow screen shows it.
     if model.is_paused {
-        spans.push(Span::raw(" "));
-        spans.push(Span::styled(" PAUSED ", REVERSED));
+        spans.insert(0, Span::styled(" PAUSED ", REVERSED));
+        spans.insert(1, Span::raw(" "));
     }
     Line::from(spans)
 }
@@ -107,7 +110,7 @@ fn keys_of(model: &Model, means: Means) -> Line<'_> {
 
 fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     if model.known.is_empty() {
-        let said = "\nNo process under Commensal has a statistics page.\n\nStart one by  commensal run -- PROGRAM\nor with       COMMENSAL_CONF=observe:on";
+        let said = "\nNo process has a statistics page.\n\nStart one by  commensal run -- CMD\nor with       COMMENSAL_CONF=observe:on";
         return frame.render_widget(Paragraph::new(said), area);
     }
     draw_grid(frame, area, model, &model.grid());
@@ -128,7 +131,7 @@ fn draw_one(frame: &mut Frame<'_>, area: Rect, model: &Model, tab: Tab, means: M
         draw_history(frame, picture, known, means);
     }
     if grid.rows.is_empty() {
-        let what = if model.filter.is_empty() { nothing_in(tab) } else { "nothing contains the text" };
+        let what = if model.filter.is_empty() { nothing_in(tab) } else { "no row contains the text" };
         frame.render_widget(Paragraph::new(format!("\n {what}")), rest);
     } else {
         draw_grid(frame, rest, model, &grid);
@@ -138,7 +141,7 @@ fn draw_one(frame: &mut Frame<'_>, area: Rect, model: &Model, tab: Tab, means: M
 fn nothing_in(tab: Tab) -> &'static str {
     match tab {
         Tab::Groups => "the program has no memory groups",
-        Tab::Locks => "nobody has waited for a lock",
+        Tab::Locks => "no thread has waited for a lock",
         _ => "nothing to show yet",
     }
 }

@@ -23,7 +23,7 @@ pub enum Tab {
     Memory,
     /// Caches, as in slabtop.
     Caches,
-    /// Arrays and page lists of slots.
+    /// Magazines and page lists of slots.
     Slots,
     /// Memory groups.
     Groups,
@@ -419,7 +419,7 @@ fn keyed(process: &Process, table: usize) -> Vec<(String, AnyRow<'_>)> {
 /// All processes.
 fn list(known: &[Known]) -> Grid {
     let headings =
-        ["pid", "program", "state", "in use", "peak", "cached", "resident", "threads", "as of", "kicks", "command"];
+        ["pid", "program", "state", "as of", "in use", "peak", "cached", "resident", "threads", "kicks", "command"];
     let rows = known.iter().map(|Known { process, .. }| {
         let (figures, kernel) = (process.figures(), process.kernel.clone().unwrap_or_default());
         let bytes = |value: u64| Cell::Number(units::bytes(value), value as f64);
@@ -428,12 +428,12 @@ fn list(known: &[Known]) -> Grid {
             Cell::Number(process.pid.to_string(), process.pid.into()),
             Cell::Word(process.name()),
             Cell::Word(process.state.word().to_owned()),
+            Cell::Number(units::duration(process.age_ns()), process.age_ns() as f64),
             bytes(figures.in_use_bytes),
             bytes(figures.peak_bytes),
             bytes(figures.cached_bytes),
             bytes(kernel.resident_bytes),
             count(kernel.threads),
-            Cell::Number(units::duration(process.age_ns()), process.age_ns() as f64),
             count(figures.kicks),
             Cell::Word(kernel.command),
         ];

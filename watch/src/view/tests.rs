@@ -164,7 +164,7 @@ fn keys_change_what_is_shown() {
     letters(&mut model, "r");
     assert_eq!(first(&model), "7");
     letters(&mut model, "rS");
-    assert_eq!(underlined(&model), "state");
+    assert_eq!(underlined(&model), "as of");
     press(&mut model, &[KeyCode::Down, KeyCode::Down, KeyCode::Down]);
     assert_eq!(model.chosen, 1);
     press(&mut model, &[KeyCode::PageUp]);
@@ -217,11 +217,11 @@ fn ended_process_is_shown_as_gone_with_its_last_figures() {
     // A page that cannot be read just now says nothing of its process.
     model.take(Vec::new(), vec!["/run/x/101: cut off".to_owned()]);
     let screen = text(&model, PLAIN, 80, 24);
-    assert!(screen.starts_with("sample (101), running, 3 threads"), "{screen}");
+    assert!(screen.starts_with("sample (101), running; as of "), "{screen}");
     assert!(screen.contains("\n! /run/x/101: cut off\n q quit"), "{screen}");
     model.end(101);
     let screen = text(&model, PLAIN, 80, 24);
-    assert!(screen.starts_with("sample (101), gone; as of 1.00 h ago, when it wrote this last\n"), "{screen}");
+    assert!(screen.starts_with("sample (101), gone; as of 1.00 h ago, the last write of its page\n"), "{screen}");
     let in_use = screen.lines().find(|line| line.starts_with("in use "));
     assert!(in_use.is_some_and(|line| line.contains(" 9.54 MiB ")), "{screen}");
     // The number was given to another one.
