@@ -15,6 +15,7 @@ mod library;
 mod markdown;
 mod mutants;
 mod nightly;
+mod prose;
 mod reference;
 mod simulated_manifests;
 mod tidy;
@@ -63,6 +64,12 @@ enum Task {
         /// Write it, and copy files anew into the blocks of code that are copies
         #[arg(long)]
         bless: bool,
+    },
+    /// Measure how plain the prose of files is: words a sentence, percent of sentences over 30 words, stumbles per 100 words
+    Prose {
+        /// Paths from the root, of Markdown or of sources with comments
+        #[arg(required = true)]
+        files: Vec<String>,
     },
     /// Build the book into target/book and test its examples; installs mdBook below target/tools if it is missing
     Book,
@@ -140,6 +147,7 @@ fn main() -> ExitCode {
         Task::Size => library::check_size(&root()),
         Task::Header { bless } => header::run(&root(), bless),
         Task::Reference { bless } => reference::run(&root(), bless),
+        Task::Prose { files } => prose::run(&root(), &files),
         Task::Book => book::run(&root()),
         Task::EqualArms { times } => equal_arms::run(&root(), times),
         Task::Explore { minutes, seed } => mutants::explore(&root(), minutes, seed),

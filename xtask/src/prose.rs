@@ -1,47 +1,79 @@
-//! How plain prose is: words a sentence, sentences over 30 words, and constructions that readers stumble on, mostly agents without a name.
+//! How plain prose is: words a sentence, sentences over 30 words, and stumbles. A stumble is an actor without a name, such as "whoever".
 //!
-//! Of Markdown it is all text but code, tables and headings; of sources, the comments.
+//! The prose of Markdown is its text without code, tables and headings; the prose of a source is its comments.
+//! `cargo xtask prose FILE…` prints the three figures, and tidy holds each document to LIMITS.
 
-use std::fs;
+use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use crate::header;
+use crate::tree::{File, Tree, Violation};
 
 const LONG: usize = 30;
-/// With fewer words it is a label.
+/// A shorter text is a label.
 const SHORTEST: usize = 3;
-/// Each of them wherever it stands.
+/// Stumbles in any place.
 const STUMBLES: [&str; 9] = ["whoever", "whom", "nobody", "somebody", "anybody", "whatever", "he", "his", "him"];
-/// Before the word "along".
+/// Stumbles before the word "along".
 const COMES: [&str; 3] = ["come", "comes", "came"];
-/// At the beginning of a clause that is no question.
+/// Stumbles at the start of a clause, unless it is a question.
 const HEADLESS: [&str; 8] = ["Who ", "What ", "Where ", "Which ", "Whose ", "Those ", "One that ", "None of "];
-const SOURCES: [&str; 4] = [".rs", ".c", ".h", ".cc"];
+const SOURCES: [&str; 4] = ["rs", "c", "h", "cc"];
+
+/// The most words that a file's sentences have on average, and the largest share of sentences over LONG words, in percent.
+const LIMITS: [f64; 2] = [18.0, 10.0];
+/// A file with fewer words has no average worth holding to a limit.
+const FEW_WORDS: usize = 100;
+/// Folders, and the names' ends, of the files that are held to LIMITS beside PAGES.
+const FOLDERS: [(&str, &str); 2] = [("docs/", ".md"), ("runtime/src/", ".rs")];
+const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", header::FILE];
+
+/// Prints the figures of all files together: words a sentence, percent of long sentences, stumbles per 100 words.
+pub fn run(root: &Path, paths: &[String]) -> Result<(), String> {
+    let tree = Tree::read(root)?;
+    let mut sums = Sums::default();
+    for path in paths {
+        sums.add_file(tree.file(path).ok_or_else(|| format!("found no text {path}; expected a path from the root"))?);
+    }
+    if sums.sentences == 0 {
+        return Err(format!("found no sentence in {paths:?}"));
+    }
+    let [mean, long] = sums.figures();
+    println!("{mean:.2} {long:.2} {:.3}", 100.0 * sums.stumbles.len() as f64 / sums.words as f64);
+    Ok(())
+}
+
+/// Finds documents, and sources of the runtime, that are not plain.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let is_held = |path: &str| {
+        PAGES.contains(&path) || FOLDERS.iter().any(|(folder, end)| path.starts_with(folder) && path.ends_with(end))
+    };
+    tree.files.iter().filter(|file| is_held(&file.path)).flat_map(check_file).collect()
+}
+
+fn check_file(file: &File) -> Vec<Violation> {
+    let mut sums = Sums::default();
+    sums.add_file(file);
+    let stumbles = sums.stumbles.iter().map(|(line, word)| {
+        file.violation(*line, format!("has `{word}` in this paragraph; name the actor, then say what it does"))
+    });
+    let figures = sums.figures().into_iter().zip(LIMITS).zip(["words a sentence", "% of sentences over 30 words"]);
+    let beyond = figures.filter(|((figure, limit), _)| figure > limit && sums.words >= FEW_WORDS);
+    let beyond = beyond.map(|((figure, limit), what)| {
+        file.violation(1, format!("has {figure:.1} {what}, over {limit}; split its longest sentences"))
+    });
+    stumbles.chain(beyond).collect()
+}
 
 #[derive(Default)]
 struct Sums {
     sentences: usize,
     words: usize,
     long: usize,
-    stumbles: usize,
+    /// The paragraph's first line, and the word.
+    stumbles: Vec<(usize, String)>,
 }
 
-/// Of all files together.
-pub fn figures(files: &[&str]) -> Result<Vec<f64>> {
-    let mut sums = Sums::default();
-    for file in files {
-        let text = fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
-        sums.add(&if SOURCES.iter().any(|end| file.ends_with(end)) { comments(&text) } else { text });
-    }
-    ensure!(sums.sentences > 0, "there is no sentence in {files:?}");
-    let of = |part: usize, whole: usize| part as f64 / whole as f64;
-    Ok(vec![
-        of(sums.words, sums.sentences),
-        100.0 * of(sums.long, sums.sentences),
-        100.0 * of(sums.stumbles, sums.words),
-    ])
-}
-
-/// Comments without their signs; code between two of them parts paragraphs.
+/// Comments without their signs. Each line of code becomes an empty line, which ends a paragraph.
 fn comments(text: &str) -> String {
     let line = |line: &str| {
         let line = line.trim_start();
@@ -52,9 +84,18 @@ fn comments(text: &str) -> String {
 }
 
 impl Sums {
+    fn figures(&self) -> [f64; 2] {
+        let sentences = self.sentences.max(1) as f64;
+        [self.words as f64 / sentences, 100.0 * self.long as f64 / sentences]
+    }
+
+    fn add_file(&mut self, file: &File) {
+        if file.has_extension(&SOURCES) { self.add(&comments(&file.text)) } else { self.add(&file.text) }
+    }
+
     fn add(&mut self, text: &str) {
-        let (mut block, mut is_code) = (String::new(), false);
-        for line in text.lines().chain([""]) {
+        let (mut block, mut first, mut is_code) = (String::new(), 0, false);
+        for (number, line) in (1..).zip(text.lines().chain([""])) {
             let bare = line.trim_start();
             let is_fence = bare.starts_with("```");
             is_code ^= is_fence;
@@ -62,7 +103,10 @@ impl Sums {
             let is_item = ["* ", "- "].iter().any(|sign| bare.starts_with(sign))
                 || bare.split_once(". ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
             if is_left_out || is_item || (block.is_empty() && line.starts_with("    ")) {
-                self.paragraph(&std::mem::take(&mut block));
+                self.paragraph(first, &std::mem::take(&mut block));
+            }
+            if block.is_empty() {
+                first = number;
             }
             if !is_left_out {
                 block += bare.strip_prefix("* ").or(bare.strip_prefix("- ")).unwrap_or(bare);
@@ -71,8 +115,8 @@ impl Sums {
         }
     }
 
-    fn paragraph(&mut self, block: &str) {
-        // Code within a line is a word, whatever it holds.
+    fn paragraph(&mut self, first: usize, block: &str) {
+        // Code within a line counts as one word.
         let text: String =
             block.split('`').enumerate().map(|(at, piece)| if at % 2 == 1 { "code" } else { piece }).collect();
         let ends = text.match_indices(['.', '!', '?']).map(|(at, _)| at + 1);
@@ -82,12 +126,12 @@ impl Sums {
         };
         let mut begin = 0;
         for end in ends.filter(is_end).chain([text.len()]).collect::<Vec<_>>() {
-            self.sentence(text[begin..end].trim());
+            self.sentence(first, text[begin..end].trim());
             begin = end;
         }
     }
 
-    fn sentence(&mut self, sentence: &str) {
+    fn sentence(&mut self, first: usize, sentence: &str) {
         let pieces = sentence.split(|letter: char| !letter.is_ascii_alphabetic() && !"'-".contains(letter));
         let words: Vec<&str> =
             pieces.filter(|word| word.starts_with(|first: char| first.is_ascii_alphabetic())).collect();
@@ -96,12 +140,12 @@ impl Sums {
         }
         (self.sentences, self.words) = (self.sentences + 1, self.words + words.len());
         self.long += usize::from(words.len() > LONG);
-        let is_stumble = |word: &&&str| STUMBLES.contains(&word.to_ascii_lowercase().as_str());
-        self.stumbles += words.iter().filter(is_stumble).count();
-        self.stumbles += words.windows(2).filter(|two| COMES.contains(&two[0]) && two[1] == "along").count();
-        let clauses = sentence.split([':', ';', '.']).map(str::trim_start);
-        let is_headless = |clause: &&str| !clause.contains('?') && HEADLESS.iter().any(|head| clause.starts_with(head));
-        self.stumbles += clauses.filter(is_headless).count();
+        let nameless = words.iter().copied().filter(|word| STUMBLES.contains(&word.to_ascii_lowercase().as_str()));
+        let along = words.windows(2).filter(|two| COMES.contains(&two[0]) && two[1] == "along").map(|two| two[0]);
+        let clauses = sentence.split([':', ';', '.']).map(str::trim_start).filter(|clause| !clause.contains('?'));
+        let heads =
+            clauses.filter_map(|clause| HEADLESS.into_iter().find(|head| clause.starts_with(head))).map(str::trim);
+        self.stumbles.extend(nameless.chain(along).chain(heads).map(|word| (first, word.to_owned())));
     }
 }
 
@@ -112,11 +156,11 @@ mod tests {
     fn sums(text: &str) -> [usize; 4] {
         let mut sums = Sums::default();
         sums.add(text);
-        [sums.sentences, sums.words, sums.long, sums.stumbles]
+        [sums.sentences, sums.words, sums.long, sums.stumbles.len()]
     }
 
     #[test]
-    fn plain_sentences_have_no_stumbles() {
+    fn sentences_that_are_plain_have_no_stumbles() {
         assert_eq!(
             sums("# A title\n\nThe thread takes a lock. It calls `free(p)` then.\n\n| a | b c d |\n"),
             [2, 9, 0, 0]
@@ -128,18 +172,34 @@ mod tests {
     }
 
     #[test]
-    fn agents_without_a_name_are_stumbles() {
+    fn actors_without_a_name_are_stumbles() {
         assert_eq!(sums("Whoever comes along takes it. Who waits says who it is: What is there?")[3], 3);
         assert_eq!(sums("So he frees what nobody had: Those that wait go on.")[3], 3);
     }
 
     #[test]
-    fn long_sentences_are_counted() {
+    fn sentences_over_30_words_are_counted() {
         assert_eq!(sums(&format!("{}. {}.", ["Word"; 31].join(" "), ["Word"; 30].join(" "))), [2, 61, 1, 0]);
     }
 
     #[test]
     fn sources_have_prose_in_comments_alone() {
         assert_eq!(sums(&comments("//! It is here.\nfn who_is() {\n    // Nobody was here.\n}\n")), [2, 6, 0, 1]);
+    }
+
+    #[test]
+    fn documents_that_are_not_plain_are_found_by_their_lines() {
+        let long = format!("# Title\n\n{}.\n", ["word"; 120].join(" "));
+        let tree = Tree::of([
+            ("docs/a.md", "# Who\n\nA thread\nwaits for nobody.\n"),
+            ("README.md", &long),
+            ("runtime/src/a.rs", "//! Plain words.\n\n// Whoever waits, waits.\n"),
+            ("lab/src/a.rs", "// Whoever waits, waits.\n"),
+        ]);
+        let found: Vec<String> = check(&tree).iter().map(Violation::to_string).collect();
+        assert!(found[0].starts_with("docs/a.md:3: has `nobody`"), "{found:?}");
+        assert!(found[1].starts_with("README.md:1: has 120.0 words"), "{found:?}");
+        assert!(found[2].starts_with("README.md:1: has 100.0 %"), "{found:?}");
+        assert!(found[3].starts_with("runtime/src/a.rs:3: has `Whoever`") && found.len() == 4, "{found:?}");
     }
 }

@@ -1,7 +1,6 @@
 //! What is measured within one process: `bench probe NAME WORDS…` does it and prints the figures.
 
 mod blocks;
-mod prose;
 mod rcu;
 mod recorder;
 mod timing;
@@ -21,14 +20,13 @@ pub const WORD: &str = "probe";
 /// A probe and what its words are.
 type Probe = (&'static str, &'static str, fn(&[&str]) -> Result<Vec<f64>>);
 
-const ALL: [Probe; 10] = [
+const ALL: [Probe; 9] = [
     ("crowd", "THREADS: ns of a malloc and a free, by a thread beside so many", blocks::crowd),
     ("full-group", "GROUPS: ns of an allocation that a full group refuses, so many alive", full_group),
     ("handover", "BYTES THREADS: ns of a block that one thread allocates and another frees", blocks::handover),
     ("idle", "THREADS KB: kB resident of threads that allocated so much each, freed it and sleep", blocks::idle),
     ("lock", "ARM: ns of taking and giving back a lock that nobody else wants", pass),
     ("many", "BYTES COUNT: how many blocks there may be", blocks::many),
-    ("prose", "FILE…: words a sentence, percent of sentences over 30 words, stumbles per 100 words", prose::figures),
     ("rcu", "read 0|1 ARM, synchronize ARM, checkpoint ARM or retire ARM: ns of one", rcu::figures),
     ("recorder", "THREADS ARM: ns of an increment of a counter that a registry has", recorder::figures),
     ("refused", "MIB: ns of a malloc that is refused with so much dirty, and MiB that it cost", blocks::refused),

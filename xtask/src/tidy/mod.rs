@@ -12,12 +12,12 @@ pub mod tiers;
 
 use std::path::Path;
 
-use crate::simulated_manifests;
 use crate::tree::{Tree, Violation};
+use crate::{prose, simulated_manifests};
 
 type Check = fn(&Tree) -> Vec<Violation>;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("tiers", tiers::check),
     ("no Linux in the runtime", portable::check),
     ("files open with their purpose", size::check_opening),
@@ -27,6 +27,7 @@ const CHECKS: [(&str, Check); 11] = [
     ("dependencies are explained", lines::check_manifests),
     ("cited names exist", citations::check),
     ("the book holds together", book::check),
+    ("prose is plain", prose::check),
     ("no paths of one machine", lines::check_paths),
     ("the simulated machine runs what is shipped", simulated_manifests::check),
 ];
