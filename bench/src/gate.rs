@@ -1,16 +1,19 @@
 //! The verdict: which rows reach their must, and what a person reads of it. Nothing is measured here.
 
 use lab::sheet::{Sheet, Side};
+use serde_json::json;
 
 use crate::targets::{Limit, Row};
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     pub now: f64,
     /// The smallest difference that would have been seen; none for what is counted, and for too few blocks.
     pub sees: Option<f64>,
     /// What others have, or what a reader has to know besides.
     pub beside: String,
+    /// Of each arm: its name, and the median with its 95 % interval. Empty for commands and for several programs.
+    pub arms: Vec<(String, [f64; 3])>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +47,7 @@ impl Judged<'_> {
     fn cells(&self) -> [String; 8] {
         let row = self.row;
         let (now, sees, beside) = match &self.outcome {
-            Outcome::Found(Found { now, sees, beside }) => {
+            Outcome::Found(Found { now, sees, beside, .. }) => {
                 (number(*now), sees.map_or_else(String::new, number), beside.clone())
             }
             Outcome::Unmeasured(why) => ("–".to_owned(), String::new(), why.clone()),
@@ -90,6 +93,16 @@ pub fn markdown(judged: &[Judged]) -> String {
     judged.iter().fold(head + &rule, |text, judged| text + &line(&mut judged.cells().into_iter()))
 }
 
+/// The figures of all arms, by rows, and the machine.
+pub fn json(judged: &[Judged], machine: &str) -> String {
+    let of_row = |judged: &Judged| match &judged.outcome {
+        Outcome::Found(found) => Some((judged.row.name.clone(), json!({"what": judged.row.what, "arms": found.arms}))),
+        _ => None,
+    };
+    let rows: serde_json::Map<_, _> = judged.iter().filter_map(of_row).collect();
+    format!("{:#}\n", json!({"machine": machine, "rows": rows}))
+}
+
 /// How many rows there are of each verdict.
 pub fn sum(judged: &[Judged], absent: &[String]) -> String {
     let count = |verdict: &str| judged.iter().filter(|judged| judged.verdict() == verdict).count();
@@ -122,7 +135,7 @@ mod tests {
     }
 
     fn found(now: f64) -> Outcome {
-        Outcome::Found(Found { now, sees: None, beside: String::new() })
+        Outcome::Found(Found { now, sees: None, beside: String::new(), arms: Vec::new() })
     }
 
     fn passes_with(row: &Row, outcome: Outcome, absent: &[String]) -> bool {

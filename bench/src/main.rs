@@ -38,9 +38,9 @@ struct Options {
     /// Only the rows of this part
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
     part: Option<u8>,
-    /// Only rows with this in their names
+    /// Only rows with this in their names; may be repeated
     #[arg(long, value_name = "WORD")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Few blocks, and no rows that take minutes
     #[arg(long)]
     quick: bool,
@@ -50,6 +50,9 @@ struct Options {
     /// Print a table in Markdown
     #[arg(long)]
     markdown: bool,
+    /// Write the figures of all allocators to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 const TARGETS: &str = "targets";
@@ -81,8 +84,9 @@ fn run(options: Options) -> Result<bool> {
     let file = root.join("targets.toml");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let mut targets = Targets::parse(&text, &Machine::host().model).unwrap_or_else(|error| complain(error));
-    let only = options.only.or_else(|| Some(options.what).filter(|word| word != TARGETS));
-    targets.choose(options.part, only.as_deref()).unwrap_or_else(|error| complain(error));
+    let mut only = options.only;
+    only.extend(Some(options.what).filter(|word| word != TARGETS));
+    targets.choose(options.part, &only).unwrap_or_else(|error| complain(error));
     build(&root)?;
     let interrupt = Interrupt::register()?;
     let scratch = tempfile::tempdir()?;
@@ -104,6 +108,10 @@ fn run(options: Options) -> Result<bool> {
     }
     interrupt.obey();
     println!("{}", if options.markdown { gate::markdown(&judged) } else { gate::sheet(&judged).to_string() });
+    if let Some(file) = options.json {
+        let json = gate::json(&judged, &Machine::host().to_string());
+        fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
+    }
     eprintln!("{}", gate::sum(&judged, &absent));
     Ok(gate::passes(&judged, &absent))
 }

@@ -69,7 +69,7 @@ impl Bench {
         };
         let found = match done.as_ref().as_ref()? {
             Done::Once(text, minutes) => {
-                of_text(&row.figure, text, *minutes).map(|now| Found { now, sees: None, beside: String::new() })
+                of_text(&row.figure, text, *minutes).map(|now| Found { now, ..Found::default() })
             }
             Done::Blocks(measured) => of_blocks(row, measured),
         };
@@ -225,9 +225,11 @@ fn of_blocks(row: &Row, measured: &Measured) -> Result<Found> {
     let view = View { row, measured };
     let mut rng = Rng::with_seed(measured.plan.seed);
     if let Some(over) = &row.over {
-        return view.ratio(over, &mut rng);
+        let arms = if measured.rows.len() == 1 { view.arms(&mut rng) } else { Vec::new() };
+        return Ok(Found { arms, ..view.ratio(over, &mut rng)? });
     }
     ensure!(measured.rows.len() == 1, "several programs have ratios only");
+    let arms = view.arms(&mut rng);
     let mut values = view.values(0, view.arm(&row.arm)?)?;
     let mut beside = view.others(0);
     if let Some(minus) = &row.minus {
@@ -236,7 +238,7 @@ fn of_blocks(row: &Row, measured: &Measured) -> Result<Found> {
         values.iter_mut().zip(others).for_each(|(value, other)| *value -= other);
     }
     let [low, high] = statistics::interval(&values, RESAMPLES, &mut rng);
-    Ok(Found { now: statistics::median(&mut values), sees: Some((high - low) / 2.0), beside })
+    Ok(Found { now: statistics::median(&mut values), sees: Some((high - low) / 2.0), beside, arms })
 }
 
 struct View<'a> {
@@ -265,6 +267,18 @@ impl View<'_> {
 
     fn median(&self, program: usize, arm: usize) -> Result<f64> {
         Ok(statistics::median(&mut self.values(program, arm)?))
+    }
+
+    /// The arms that have figures: the median of each, and its interval.
+    fn arms(&self, rng: &mut Rng) -> Vec<(String, [f64; 3])> {
+        let arms = self.measured.arms.iter().enumerate();
+        let figures = arms.filter_map(|(at, arm)| Some((arm.name.clone(), self.values(0, at).ok()?)));
+        let mut found = Vec::new();
+        for (name, mut values) in figures {
+            let [low, high] = statistics::interval(&values, RESAMPLES, rng);
+            found.push((name, [statistics::median(&mut values), low, high]));
+        }
+        found
     }
 
     /// The peer that does best, of those that ran.
@@ -301,7 +315,12 @@ impl View<'_> {
             }
         };
         let compared = statistics::compare(&[ratios], rng).pop().expect("one candidate");
-        Ok(Found { now: compared.ratio, sees: compared.detectable.map(|effect| effect * compared.ratio), beside })
+        Ok(Found {
+            now: compared.ratio,
+            sees: compared.detectable.map(|effect| effect * compared.ratio),
+            beside,
+            ..Found::default()
+        })
     }
 
     /// What allocators have that the row is not held against.

@@ -267,9 +267,11 @@ impl Targets {
     }
 
     /// Keeps the rows of a part, and those that have a word in their names.
-    pub fn choose(&mut self, part: Option<u8>, only: Option<&str>) -> Result<()> {
-        self.rows
-            .retain(|row| part.is_none_or(|part| row.part == part) && only.is_none_or(|only| row.name.contains(only)));
+    pub fn choose(&mut self, part: Option<u8>, only: &[String]) -> Result<()> {
+        self.rows.retain(|row| {
+            part.is_none_or(|part| row.part == part)
+                && (only.is_empty() || only.iter().any(|only| row.name.contains(only)))
+        });
         ensure!(!self.rows.is_empty(), "targets.toml has no such row");
         Ok(())
     }
@@ -292,14 +294,14 @@ mod tests {
         let parts: usize = (1..=8)
             .map(|part| {
                 let mut targets = targets();
-                targets.choose(Some(part), None).map_or(0, |()| targets.rows.len())
+                targets.choose(Some(part), &[]).map_or(0, |()| targets.rows.len())
             })
             .sum();
         assert_eq!(parts, all);
         let mut some = targets();
-        some.choose(Some(1), Some("rcu-")).expect("there are some");
+        some.choose(Some(1), &["rcu-".to_owned()]).expect("there are some");
         assert!(some.rows.iter().all(|row| row.part == 1 && row.name.contains("rcu-")));
-        assert!(targets().choose(None, Some("dinner")).is_err());
+        assert!(targets().choose(None, &["dinner".to_owned()]).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::library::{self, ended_well, succeeds};
 use crate::mutants::{self, Choice};
 use crate::torture::{self, Build};
-use crate::{book, golden, header, reference, tidy};
+use crate::{book, charts, golden, header, reference, tidy};
 
 /// Of the list of mutations, others at each commit.
 const MUTANTS: usize = 3;
@@ -26,7 +26,9 @@ const STEPS: [(&str, Step); 10] = [
     ("build", |root, release| release.wait().and_then(|()| library::check_size(root))),
     ("golden", |root, _| golden::run(root, false)),
     ("header", |root, _| header::run(root, false)),
-    ("docs", |root, _| reference::run(root, false).and_then(|()| book::run(root))),
+    ("docs", |root, _| {
+        reference::run(root, false).and_then(|()| charts::run(root, false, false)).and_then(|()| book::run(root))
+    }),
     // The README's command.
     ("test", |root, _| cargo(root, &["test", "--workspace"])),
     ("torture", |root, _| torture::run(root, MINUTES_OF_TORTURE, Build::OfTests)),

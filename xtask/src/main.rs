@@ -6,6 +6,7 @@
 //! planted violation. `targets` measures what has to be reached (bench/). `install` puts the library where C and C++ programs find it.
 
 mod book;
+mod charts;
 mod ci;
 mod equal_arms;
 mod golden;
@@ -73,6 +74,15 @@ enum Task {
     },
     /// Build the book into target/book and test its examples; installs mdBook below target/tools if it is missing
     Book,
+    /// Draw the README's charts from docs/charts/results.json and compare them with the committed ones
+    Charts {
+        /// Measure first, beside the peers: some five minutes on an idle machine
+        #[arg(long)]
+        measure: bool,
+        /// Write them
+        #[arg(long)]
+        bless: bool,
+    },
     /// Compare programs with themselves, many times: one comparison in twenty may show a difference
     EqualArms {
         /// How often each program; 100 take about a minute
@@ -149,6 +159,7 @@ fn main() -> ExitCode {
         Task::Reference { bless } => reference::run(&root(), bless),
         Task::Prose { files } => prose::run(&root(), &files),
         Task::Book => book::run(&root()),
+        Task::Charts { measure, bless } => charts::run(&root(), measure, bless),
         Task::EqualArms { times } => equal_arms::run(&root(), times),
         Task::Explore { minutes, seed } => mutants::explore(&root(), minutes, seed),
         Task::Mutants { only, rotating } => {
