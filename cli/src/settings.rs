@@ -14,15 +14,17 @@ const PAGE: &str = "\
 
 <!-- Made by `cargo xtask reference --bless`, which overwrites changes. The table is `runtime/src/settings/table.rs`. -->
 
-A program's environment variable `COMMENSAL_CONF` has `key:value` pairs, separated by commas. The library reads it
-once, when the program starts. It reports pairs that it does not understand on standard error, and ignores them.
+The environment variable `COMMENSAL_CONF` has `key:value` pairs, separated by commas. The library reads it once, when
+the program starts. It reports pairs that it does not understand on standard error, and ignores them.
 `commensal run --conf` takes the same pairs and overrides the variable. It refuses pairs that it does not understand.
 `commensal conf` prints this table, and `commensal conf --json` prints it for programs.
 
 In `cache.NAME.…`, NAME is the name of a cache in the slab table, or the beginning of a name and a `*`. If several
-rules match a cache, the last one wins. A program can change a setting marked *any time* while it runs. `cm_rcu_set`
-in C and `rcu::set_knob` in Rust take the part of the key after `rcu.`. `cm_upkeep_set` and `upkeep::set_knob` take
-the part after `upkeep.`, or `on` for `upkeep` itself. For a value that is a word, they take its position, from 0.
+rules match a cache, the last one wins.
+
+A program can change a setting marked *any time* while it runs. For keys that begin with `rcu.`, it calls `cm_rcu_set`
+in C or `rcu::set_knob` in Rust. For `upkeep.`, it calls `cm_upkeep_set` or `upkeep::set_knob`. These functions take the
+key without its beginning, and `on` for `upkeep` itself. If the values are words, they take the word's position, from 0.
 
 | key | values | default | when | effect |
 |---|---|---|---|---|

@@ -52,9 +52,6 @@ in_both_modes! {
 
 /// The examples in the first comment of the header, one after the other.
 fn introduction(mode: Mode) {
-    if !subject::is_commensal() {
-        return;
-    }
     for linkage in [Linkage::Shared, Linkage::Static] {
         let output = format!("introduction_{linkage:?}_{mode:?}").to_lowercase();
         let program = compile::introduction_of_commensal_header(&output, &linkage.flags());

@@ -8,7 +8,7 @@ use super::Shown;
 use super::figures::{Figures, Unit};
 use core::fmt;
 
-/// What the line is made of.
+/// The parts of the line.
 #[derive(Clone, Copy, Debug)]
 pub struct Resident<'a> {
     /// Bytes, as the kernel counts them.

@@ -15,8 +15,8 @@
 //! good, its pages go back after one interval, because there were no refills before.
 //!
 //! **Rest.** A process that took hardly any run for [`REST`] quarters rests. Then patience does not apply: pages that
-//! were idle for an interval go back. So a peak is gone after two intervals at most, regardless of the patience learnt before. The
-//! first burst after a rest must fault its pages in.
+//! were idle for an interval go back. So a peak is gone after two intervals at most, regardless of the patience learnt
+//! before. The first burst after a rest must fault its pages in.
 //!
 //! Source: decaying per-CPU lists have the low-water mark; patience is ours.
 
