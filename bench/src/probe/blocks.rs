@@ -3,7 +3,7 @@
 use std::fs;
 use std::hint::black_box;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -92,15 +92,18 @@ fn consume(queue: &Receiver<Blocks>) {
     }
 }
 
-/// Threads that had something to do and wait for more.
+/// Threads that had something to do, one after the other, and wait for more.
 pub fn idle(words: &[&str]) -> Result<Vec<f64>> {
     let [threads, kb] = words else { bail!("found {words:?}") };
     let (threads, bytes) = (number(threads)?, number(kb)? << 10);
     let before = anonymous_kb()?;
     let (done, seen) = (Arc::new(Barrier::new(threads + 1)), Arc::new(Barrier::new(threads + 1)));
+    let turn = Arc::new(Mutex::new(()));
     let sleep = |number: usize| {
-        let (done, seen) = (Arc::clone(&done), Arc::clone(&seen));
+        let (done, seen, turn) = (Arc::clone(&done), Arc::clone(&seen), Arc::clone(&turn));
         let work = move || {
+            // Otherwise the scheduler decides how many of them have their blocks at once.
+            let guard = turn.lock().expect("no thread panics");
             // Sizes of 16 to 1024 bytes in turn.
             let sizes = (0..).map(|at| 16 << ((at + number) % 7));
             let mut left = bytes;
@@ -114,6 +117,7 @@ pub fn idle(words: &[&str]) -> Result<Vec<f64>> {
                 .collect();
             // SAFETY: allocated above, and nobody else has them.
             blocks.into_iter().for_each(|block| unsafe { free(block) });
+            drop(guard);
             done.wait();
             seen.wait();
         };
