@@ -73,7 +73,15 @@ fn measure_rows(root: &Path) -> Result<(), String> {
     };
     let mut results: Value = serde_json::from_str(&text).map_err(|error| format!("{RESULTS}: {error}"))?;
     results["commit"] = json!(tree::state(root));
-    fs::write(&path, format!("{results:#}\n")).map_err(|error| format!("{RESULTS} cannot be written: {error}"))
+    fs::write(&path, lines(&results)).map_err(|error| format!("{RESULTS} cannot be written: {error}"))
+}
+
+/// The results with a line for each row.
+fn lines(results: &Value) -> String {
+    let rows = results["rows"].as_object().into_iter().flatten();
+    let rows: Vec<String> = rows.map(|(name, row)| format!("    \"{name}\": {row}")).collect();
+    let (commit, machine) = (&results["commit"], &results["machine"]);
+    format!("{{\n  \"commit\": {commit},\n  \"machine\": {machine},\n  \"rows\": {{\n{}\n  }}\n}}\n", rows.join(",\n"))
 }
 
 /// Each allocator with its figure, the smallest first.
@@ -91,7 +99,7 @@ fn footer(results: &Value) -> String {
 }
 
 const WIDTH: f64 = 440.0;
-const LEFT: f64 = 90.0;
+const LEFT: f64 = 96.0;
 const MOST: f64 = 270.0;
 const TOP: f64 = 56.0;
 const STEP: f64 = 24.0;
@@ -148,6 +156,7 @@ mod tests {
         let arms = json!([["commensal", [6000, 0, 0]], ["glibc", [60000, 0, 0]], ["empty library", [1, 0, 0]]]);
         let results =
             json!({"machine": "CPU, 2 CPUs, Linux 6", "commit": "abc", "rows": {"idle-threads": {"arms": arms}}});
+        assert_eq!(serde_json::from_str::<Value>(&lines(&results)).unwrap(), results);
         let bars = bars(&results, &CHARTS[0]).unwrap();
         assert_eq!(bars, [("commensal", 6.0), ("glibc", 60.0)]);
         let svg = draw(&CHARTS[0], &bars, &footer(&results), SCHEMES[0].1);
