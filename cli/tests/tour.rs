@@ -37,7 +37,7 @@ fn tour_measures_what_is_installed_and_names_the_rest() {
     let done = command.arg("tour").output().unwrap();
     let lines = [
         "64 threads: peak memory, MiB",
-        "3 s later: resident memory, MiB",
+        "5 s later: resident memory, MiB",
         "hand-over: time, ms",
         "growing realloc: peak memory, MiB",
         "two threads: malloc + free, ns",
