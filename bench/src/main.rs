@@ -1,7 +1,8 @@
-//! The gate: reads `targets.toml`, measures its rows side by side with the peers, prints *now, must, goal* of each, and says whether all musts are met.
+//! The gate: reads `targets.toml` and measures its rows side by side with the peers. It prints *now, must, goal* of each
+//! row, and says whether all musts are met.
 //!
-//! `targets` is the table, `peers` the allocators, `measure` finds figures, by the lab's blocks and statistics, `gate` judges them, and `probe`
-//! has what runs in a process of its own. How a program is run, and what may be said of it, is the lab's matter.
+//! `targets` is the table, and `peers` finds and builds the allocators. `measure` measures rows by the lab's blocks and
+//! statistics, `gate` judges them, and `probe` has programs that run in a process of their own.
 //!
 //! Exit status: 0, 1 if a must is missed, a row has no figure or a peer is absent, 2 for bad usage.
 
