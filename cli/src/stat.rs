@@ -45,10 +45,10 @@ pub struct Slabinfo {
     pid: u32,
 }
 
-/// The number of a process. People try names, so the error says which processes there are.
+/// The number of a process. People try names, so the error says which processes there are, and those of the name first.
 fn number(text: &str) -> Result<u32, String> {
     text.parse()
-        .map_err(|_| format!("expected the number of a process with a statistics page; {}", process::hint_now()))
+        .map_err(|_| format!("expected the number of a process with a statistics page; {}", process::hint_now(text)))
 }
 
 /// Shows, serves or clears.

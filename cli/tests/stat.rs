@@ -347,7 +347,7 @@ fn process_without_a_page_is_named() {
             "{silent}"
         );
         // A name, in place of a number.
-        let done = place.command(args).arg("sleep").output().unwrap();
+        let done = place.command(args).arg(NAME).output().unwrap();
         let named = text(&done.stderr);
         assert_eq!((done.status.code(), named.matches('\n').count()), (Some(2), 1), "{named}");
         assert!(named.contains("expected the number of a process with a statistics page; "), "{named}");

@@ -315,12 +315,14 @@ fn no_page(pid: u32) -> NoPage {
     } else {
         format!("there is no process {pid}, and none that left a statistics page")
     };
-    NoPage(format!("{what}; {}", hint_now()))
+    NoPage(format!("{what}; {}", hint_now("")))
 }
 
-/// [`hint`] of now.
-pub fn hint_now() -> String {
-    hint(&all().0)
+/// [`hint`] of now: first the processes of a name, and of each kind first those that live.
+pub fn hint_now(name: &str) -> String {
+    let mut processes = all().0;
+    processes.sort_by_key(|process| (process.name() != name, process.state.has_ended()));
+    hint(&processes)
 }
 
 /// How a program gets a page.
