@@ -60,11 +60,7 @@ fn place(request: &Lab) -> Result<&Path, Failure> {
 }
 
 fn write(
-    asked: Request,
-    answers: &Answers,
-    shard: Shard,
-    interrupt: &Interrupt,
-    json: &Path,
+    asked: Request, answers: &Answers, shard: Shard, interrupt: &Interrupt, json: &Path,
 ) -> Result<ExitCode, Failure> {
     let runs = answers.runs();
     let request = asked.with_costs().map_err(Failure::of)?;

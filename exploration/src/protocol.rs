@@ -120,12 +120,7 @@ impl Protocol {
 
     /// Makes runs until one fails or it is enough; one in so many is made twice, and must be the same twice.
     pub fn explore(
-        &self,
-        canary: Option<Canary>,
-        twice_one_in: u64,
-        first_seed: u64,
-        until: Until,
-        look: impl FnMut(&Progress),
+        &self, canary: Option<Canary>, twice_one_in: u64, first_seed: u64, until: Until, look: impl FnMut(&Progress),
     ) -> Verdict {
         self.with_subject(canary, twice_one_in, |subject| subject.explore(first_seed, until, look))
     }
@@ -137,11 +132,7 @@ impl Protocol {
 
     /// Makes one run again: the whole, or with these choices only.
     pub fn replay(
-        &self,
-        canary: Option<Canary>,
-        plan: &str,
-        seed: u64,
-        schedule: Option<&[Deviation]>,
+        &self, canary: Option<Canary>, plan: &str, seed: u64, schedule: Option<&[Deviation]>,
     ) -> Result<Replayed, String> {
         let plans = self.plans();
         let number = plan.strip_prefix('p').and_then(|number| number.parse::<usize>().ok());

@@ -124,10 +124,7 @@ pub struct Figure(ArmObject);
 impl Figure {
     /// An arm's name, where its figures come from, which row it is; then the figure, a band where others have an interval, and all runs.
     pub fn new(
-        name: &str,
-        origin: &str,
-        parameters: &Parameters,
-        (median, ci95, runs): (f64, [f64; 2], Vec<f64>),
+        name: &str, origin: &str, parameters: &Parameters, (median, ci95, runs): (f64, [f64; 2], Vec<f64>),
     ) -> Self {
         let metrics = BTreeMap::from([("operation_ns", MetricObject { unit: "ns", median, ci95, runs })]);
         let (name, origin, parameters) = (name.to_owned(), origin.to_owned(), parameters.clone());
@@ -205,11 +202,7 @@ impl Object {
 
     /// Against one of the arms, or the best peer of each subject.
     fn compare(
-        &mut self,
-        analysis: &Analysis,
-        judged: &[Judged],
-        parameters: &Parameters,
-        baseline: Option<usize>,
+        &mut self, analysis: &Analysis, judged: &[Judged], parameters: &Parameters, baseline: Option<usize>,
         document: Document,
     ) {
         let baseline = baseline.map(|baseline| &analysis.measured.arms[baseline]);
@@ -237,10 +230,7 @@ impl Object {
 }
 
 fn comparison(
-    compared: &Comparison,
-    metric: &'static str,
-    parameters: &Parameters,
-    [baseline, candidate]: [&str; 2],
+    compared: &Comparison, metric: &'static str, parameters: &Parameters, [baseline, candidate]: [&str; 2],
     document: Option<Documented>,
 ) -> ComparisonObject {
     ComparisonObject {

@@ -68,10 +68,7 @@ pub(crate) fn failed(error: Error) -> c_int {
 /// more likely there; not with `typesafe_by_rcu`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_create(
-    name: *const c_char,
-    size: usize,
-    alignment: usize,
-    options: *const CacheOptions,
+    name: *const c_char, size: usize, alignment: usize, options: *const CacheOptions,
 ) -> *mut Cache {
     const MALLOC: usize = heap::ALIGNMENT;
     // SAFETY: passed on: the options are some, or NULL.

@@ -234,11 +234,7 @@ type NothrowAligned = extern "C" fn(bytes: usize, alignment: usize, nothrow: *co
 /// is no handler to call and no exception to catch.
 #[inline(always)]
 fn or_by_the_library<F: Copy>(
-    block: *mut u8,
-    name: &CStr,
-    nothrow: *const c_void,
-    ours: F,
-    call: impl FnOnce(F) -> *mut c_void,
+    block: *mut u8, name: &CStr, nothrow: *const c_void, ours: F, call: impl FnOnce(F) -> *mut c_void,
 ) -> *mut c_void {
     if !block.is_null() {
         return block.cast();
@@ -278,9 +274,7 @@ pub extern "C" fn operator_new_aligned_nothrow(bytes: usize, alignment: usize, n
 
 #[unsafe(export_name = "_ZnamSt11align_val_tRKSt9nothrow_t")] // operator new[](size_t, align_val_t, nothrow_t)
 pub extern "C" fn operator_new_array_aligned_nothrow(
-    bytes: usize,
-    alignment: usize,
-    nothrow: *const c_void,
+    bytes: usize, alignment: usize, nothrow: *const c_void,
 ) -> *mut c_void {
     let ours: NothrowAligned = operator_new_array_aligned_nothrow;
     let block = if is_ours!("_ZnamSt11align_val_t") && is_ours!("_ZnwmSt11align_val_t") {

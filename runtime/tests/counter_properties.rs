@@ -78,10 +78,7 @@ struct Model {
 impl Model {
     /// Makes a call, and says what is wrong with what came of it.
     fn take<const RANGE: i32>(
-        &mut self,
-        set: &CounterSet<COUNTERS, RANGE>,
-        call: Call,
-        index: usize,
+        &mut self, set: &CounterSet<COUNTERS, RANGE>, call: Call, index: usize,
     ) -> Result<(), String> {
         let value = &mut self.values[index];
         let mut add = |amount: i64| *value = value.wrapping_add(amount);
@@ -194,10 +191,7 @@ fn run<const RANGE: i32>(steps: &[Step]) -> Result<(), String> {
 }
 
 fn hold<T: std::fmt::Debug>(
-    seed: u64,
-    end: Instant,
-    sequences: impl Strategy<Value = T>,
-    run: impl Fn(&T) -> Result<(), String>,
+    seed: u64, end: Instant, sequences: impl Strategy<Value = T>, run: impl Fn(&T) -> Result<(), String>,
 ) {
     for seed in seed.. {
         let case = |input| play(seed, || run(&input)).map_err(TestCaseError::fail);

@@ -54,11 +54,7 @@ fn amount(random: &mut Random) -> i64 {
 }
 
 fn add_for_a_while(
-    set: &CounterSet<COUNTERS>,
-    announced: Announced,
-    owns: bool,
-    most_steps: usize,
-    mut random: Random,
+    set: &CounterSet<COUNTERS>, announced: Announced, owns: bool, most_steps: usize, mut random: Random,
 ) -> [i64; COUNTERS] {
     let _member = CROWD.enrol();
     let steps = random.below(most_steps);

@@ -73,9 +73,7 @@ impl<S: Subject> Worker<S> {
 type Ended<S> = (Result<u64, Failure>, Worker<S>);
 
 fn start_workers<S: Subject + 'static>(
-    seed: u64,
-    stop: &Arc<AtomicBool>,
-    subject: impl Fn() -> S,
+    seed: u64, stop: &Arc<AtomicBool>, subject: impl Fn() -> S,
 ) -> Vec<JoinHandle<Ended<S>>> {
     let count = THREADS_PER_CPU * thread::available_parallelism().map_or(1, |cpus| cpus.get()).max(2);
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| channel()).unzip();

@@ -115,9 +115,7 @@ fn rows_of(process: &Process, number: usize) -> impl Iterator<Item = (Labels, Ve
 
 /// A metric for each figure, of the rows that have the figures' values.
 fn metrics(
-    encoder: &mut DescriptorEncoder<'_>,
-    table: &Table,
-    rows: impl Iterator<Item = (Labels, Vec<u64>)>,
+    encoder: &mut DescriptorEncoder<'_>, table: &Table, rows: impl Iterator<Item = (Labels, Vec<u64>)>,
 ) -> fmt::Result {
     let rows = joined(table.figures, rows);
     for (column, figure) in table.figures.iter().enumerate() {
@@ -160,10 +158,7 @@ fn is_no_limit(figure: &Figure, value: u64) -> bool {
 }
 
 fn metric(
-    encoder: &mut DescriptorEncoder<'_>,
-    table: &Table,
-    figure: &Figure,
-    samples: impl Iterator<Item = (Labels, u64)>,
+    encoder: &mut DescriptorEncoder<'_>, table: &Table, figure: &Figure, samples: impl Iterator<Item = (Labels, u64)>,
 ) -> fmt::Result {
     let unit = match figure.unit {
         Unit::Moment => return Ok(()),

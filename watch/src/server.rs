@@ -28,8 +28,7 @@ pub fn address(text: &str) -> Result<SocketAddr> {
 
 /// Serves what `look` finds, with why other pages could not be read, until the process ends. `ready` is told where.
 pub fn serve(
-    at: SocketAddr,
-    look: impl Fn() -> (Vec<Process>, Vec<anyhow::Error>) + Send + Sync + 'static,
+    at: SocketAddr, look: impl Fn() -> (Vec<Process>, Vec<anyhow::Error>) + Send + Sync + 'static,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<Infallible> {
     let listener = TcpListener::bind(at)

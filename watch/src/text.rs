@@ -126,8 +126,7 @@ pub fn slabinfo(process: &Process) -> String {
 }
 
 fn drawn(
-    headings: impl IntoIterator<Item = (String, CellAlignment)>,
-    rows: impl Iterator<Item = Vec<String>>,
+    headings: impl IntoIterator<Item = (String, CellAlignment)>, rows: impl Iterator<Item = Vec<String>>,
 ) -> String {
     let cell = |(text, &side): (String, &CellAlignment)| Cell::new(text).set_alignment(side);
     let (headings, sides): (Vec<String>, Vec<CellAlignment>) = headings.into_iter().unzip();

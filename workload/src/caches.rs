@@ -254,9 +254,7 @@ fn constructed_words() -> [u64; WORDS] {
 
 /// Bytes that an object takes, everything counted, by what `resident` says of the process before and after so many are alive. None: no memory.
 pub fn bytes_per_object<E>(
-    source: &impl Source,
-    bytes: usize,
-    resident: impl Fn() -> Result<u64, E>,
+    source: &impl Source, bytes: usize, resident: impl Fn() -> Result<u64, E>,
 ) -> Result<Option<f64>, E> {
     // What is set up once counts for nobody.
     if pairs::<false>(source).is_none() {

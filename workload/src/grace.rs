@@ -164,11 +164,7 @@ fn open_and_close(own: &Desk, other: &Desk, reader: &KickableReader) -> Option<(
 }
 
 fn work(
-    number: usize,
-    desks: &[Desk],
-    (arm, size): (Arm, Size),
-    over: &AtomicBool,
-    threads: &dyn Threads,
+    number: usize, desks: &[Desk], (arm, size): (Arm, Size), over: &AtomicBool, threads: &dyn Threads,
 ) -> Option<()> {
     let mut reader = KickableReader::register().ok()?;
     let (own, other) = (&desks[number], &desks[(number + 1) % desks.len()]);

@@ -157,9 +157,7 @@ impl Watch<'_> {
 
 /// Does the work in one thread while the others are busy, and then as long as that nothing: so it is known what comes by itself.
 fn among_busy<T: Send>(
-    (busy, threads): (u32, &dyn Threads),
-    interrupts: Interrupts<'_>,
-    meanwhile: &(dyn Fn() + Sync),
+    (busy, threads): (u32, &dyn Threads), interrupts: Interrupts<'_>, meanwhile: &(dyn Fn() + Sync),
     work: impl Fn(&Watch<'_>) -> Option<(T, Happened)> + Sync,
 ) -> Option<(T, Happened)> {
     // What is counted is what is done here: upkeep has kicks of its own, for slots that rest.

@@ -75,9 +75,7 @@ pub fn floor_ns(mut work: impl FnMut(u32) -> Option<()>) -> Option<f64> {
 /// fight for than others, those that are done would leave it to the rest. The best of some rounds, each the mean over all tasks. None: a batch could
 /// not be done.
 pub(crate) fn together_ns(
-    (count, threads): (u32, &dyn Threads),
-    batches: u32,
-    batch: impl Fn() -> Option<u64> + Sync,
+    (count, threads): (u32, &dyn Threads), batches: u32, batch: impl Fn() -> Option<u64> + Sync,
 ) -> Option<(f64, u64)> {
     let start = Meeting::of(count);
     let [times, done] = [const { [const { AtomicU64::new(0) }; ROUNDS_TOGETHER] }; 2];

@@ -146,13 +146,7 @@ fn choose(only: &[String]) -> Result<Vec<&'static Step>, String> {
 
 /// Makes a step: whether it passed, what it said, and how long it took.
 fn make(
-    root: &Path,
-    step: &Step,
-    amount: Amount,
-    log: &Path,
-    title: &str,
-    expected: f64,
-    after: f64,
+    root: &Path, step: &Step, amount: Amount, log: &Path, title: &str, expected: f64, after: f64,
 ) -> Result<(bool, String, Duration), String> {
     let cannot = |error| format!("{}: {error}", log.display());
     let output = File::create(log).map_err(cannot)?;

@@ -54,11 +54,7 @@ impl Tour {
 
     /// Measures in shuffled blocks, everything on one CPU if one is named.
     fn measure(
-        &self,
-        subjects: Vec<Subject>,
-        arms: &[Arm],
-        budget: Budget,
-        cpu: Option<usize>,
+        &self, subjects: Vec<Subject>, arms: &[Arm], budget: Budget, cpu: Option<usize>,
     ) -> Result<Analysis, Failure> {
         let plan = Plan { cpu, ..Plan::of(Length::Fitting(budget), self.seed) };
         let measured = blocks::measure(subjects, arms, plan, &self.interrupt).map_err(Failure::of)?;

@@ -31,10 +31,7 @@ impl<'a> Figures<'a> {
 
     /// An arm against the part's baseline, which must be the one that is named.
     pub fn compared(
-        self,
-        metric: &str,
-        parameters: &Parameters,
-        [baseline, candidate]: [&str; 2],
+        self, metric: &str, parameters: &Parameters, [baseline, candidate]: [&str; 2],
     ) -> Option<Comparison> {
         let (analysis, judged) = self.find(metric, parameters, candidate)?;
         judged.comparisons[place(analysis, candidate)?].filter(|_| analysis.measured.arms[BASELINE].name == baseline)
@@ -57,9 +54,7 @@ fn place(analysis: &Analysis, arm: &str) -> Option<usize> {
 /// A part that was never measured: each arm takes as long as stands beside it, in all metrics and rows. The first is the baseline.
 #[cfg(test)]
 pub fn example(
-    arms: &[(crate::arm::Arm, f64)],
-    metrics: &[crate::metric::Metric],
-    rows: impl Iterator<Item = Parameters>,
+    arms: &[(crate::arm::Arm, f64)], metrics: &[crate::metric::Metric], rows: impl Iterator<Item = Parameters>,
 ) -> Part {
     use crate::blocks::{Length, Measured, Plan};
 

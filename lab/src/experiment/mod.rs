@@ -172,10 +172,7 @@ impl std::fmt::Display for Claim {
 impl Claim {
     /// What was found, in words and as a number; none if there was nothing to measure it on.
     fn of(
-        claim: impl Into<String>,
-        document: impl Into<String>,
-        found: Option<(String, f64)>,
-        holds: Option<bool>,
+        claim: impl Into<String>, document: impl Into<String>, found: Option<(String, f64)>, holds: Option<bool>,
     ) -> Self {
         let (measured, figure) = found.unzip();
         Claim { claim: claim.into(), document: document.into(), measured, simulated: None, figure, holds }

@@ -126,11 +126,7 @@ impl Blocks {
 
 /// Measures under these arms, on one CPU if one is named.
 pub fn measured(
-    setting: &Setting,
-    subjects: Vec<Subject>,
-    arms: &[Arm],
-    blocks: Blocks,
-    cpu: Option<usize>,
+    setting: &Setting, subjects: Vec<Subject>, arms: &[Arm], blocks: Blocks, cpu: Option<usize>,
 ) -> Result<Analysis> {
     let simulated = blocks.simulated.filter(|_| setting.machine.is_simulated());
     let (quick, usual) = simulated.unwrap_or((blocks.quick, blocks.usual));

@@ -156,11 +156,7 @@ pub fn dots(title: &str, rows: &[Dots], arms: &[(usize, &str)], x: Scale) -> Opt
 }
 
 fn in_rows(
-    title: &str,
-    rows: &[Dots],
-    arms: &[(usize, &str)],
-    x: Axis,
-    behind: impl FnOnce(&mut Drawing, &Panel),
+    title: &str, rows: &[Dots], arms: &[(usize, &str)], x: Axis, behind: impl FnOnce(&mut Drawing, &Panel),
 ) -> Figure {
     let y = Axis::of_rows(rows.iter().map(|(name, _)| name.clone()).collect());
     plot(title, [x, y], rows_height(rows.len()), arms, |drawing, panel| {
@@ -217,11 +213,7 @@ pub fn turns(panels: &[(String, Vec<Turn>)], (rows, time): (u32, f64), words: [&
 
 /// A plot of this height, with the arms' colours below it.
 fn plot(
-    title: &str,
-    [x, y]: [Axis; 2],
-    height: f64,
-    arms: &[(usize, &str)],
-    draw: impl FnOnce(&mut Drawing, &Panel),
+    title: &str, [x, y]: [Axis; 2], height: f64, arms: &[(usize, &str)], draw: impl FnOnce(&mut Drawing, &Panel),
 ) -> Figure {
     let widest = y.marks().iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
     let left = widest as f64 * LETTER_WIDTH + 14.0;

@@ -252,11 +252,7 @@ pub(crate) fn wait_until(runner: &dyn Runner, condition: impl Fn() -> bool) {
 }
 
 fn hold(
-    runner: &dyn Runner,
-    operations: &Operations,
-    lock: &Middle,
-    contention: &Contention,
-    held: &AtomicU32,
+    runner: &dyn Runner, operations: &Operations, lock: &Middle, contention: &Contention, held: &AtomicU32,
     forked: &AtomicBool,
 ) {
     (operations.acquire)(lock, contention, here!());
@@ -266,10 +262,7 @@ fn hold(
 }
 
 fn fork_both_ways(
-    runner: &dyn Runner,
-    operations: &Operations,
-    locks: &[Middle; 3],
-    contention: &Contention,
+    runner: &dyn Runner, operations: &Operations, locks: &[Middle; 3], contention: &Contention,
 ) -> Result<(), String> {
     for (fork, tries) in [Fork::Bare, Fork::Ordinary].into_iter().flat_map(|fork| [(fork, false), (fork, true)]) {
         (operations.acquire)(&locks[1], contention, here!());
@@ -295,11 +288,7 @@ fn fork_both_ways(
 /// In a child: continues as the thread that forked while it held the lock `own`. Then acquires all locks, in the state
 /// in which it should find them, twice. If it `tries`, it does not wait.
 fn inherit(
-    operations: &Operations,
-    locks: &[Middle; 3],
-    contention: &Contention,
-    tries: bool,
-    own: usize,
+    operations: &Operations, locks: &[Middle; 3], contention: &Contention, tries: bool, own: usize,
     expected: [Acquired; 3],
 ) -> Result<(), &'static str> {
     let acquire = |lock: &Middle| match tries {

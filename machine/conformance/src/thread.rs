@@ -231,10 +231,7 @@ pub fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
 }
 
 fn notice_once(
-    runner: &dyn Runner,
-    operations: &Operations,
-    fork: Fork,
-    other_first: bool,
+    runner: &dyn Runner, operations: &Operations, fork: Fork, other_first: bool,
 ) -> Result<(), &'static str> {
     let noticed = AtomicU32::new(0);
     let others = 4;

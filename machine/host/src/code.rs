@@ -15,8 +15,7 @@ pub type Calls = [usize; DEPTH];
 unsafe extern "C" {
     fn backtrace(addresses: *mut *mut c_void, most: c_int) -> c_int;
     fn dl_iterate_phdr(
-        show: unsafe extern "C" fn(*mut ObjectInfo, usize, *mut c_void) -> c_int,
-        data: *mut c_void,
+        show: unsafe extern "C" fn(*mut ObjectInfo, usize, *mut c_void) -> c_int, data: *mut c_void,
     ) -> c_int;
     fn getauxval(kind: u64) -> u64;
 }

@@ -11,8 +11,7 @@ const RUNS: u64 = 2000;
 
 /// What two threads, each on a CPU of its own, see in many runs.
 fn outcomes(
-    new: impl Fn() -> [AtomicU64; 2],
-    first: impl Fn(&[AtomicU64; 2]) -> u64 + Sync,
+    new: impl Fn() -> [AtomicU64; 2], first: impl Fn(&[AtomicU64; 2]) -> u64 + Sync,
     second: impl Fn(&[AtomicU64; 2]) -> u64 + Sync,
 ) -> BTreeSet<(u64, u64)> {
     let both = |seed| {

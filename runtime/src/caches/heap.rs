@@ -89,10 +89,7 @@ impl Heap {
 
     /// Initialises the tiers while no other thread runs; see [`PageHeap::begin`]. False: no memory.
     pub(super) fn begin(
-        &mut self,
-        (map, entries): (*mut u8, usize),
-        extent: (*mut u8, *mut u8),
-        segment: (*mut u8, usize),
+        &mut self, (map, entries): (*mut u8, usize), extent: (*mut u8, *mut u8), segment: (*mut u8, usize),
     ) -> bool {
         self.head.begin_shapes((1..size_class::CLASSES).map(|class| Shape::of(size_class::size(class))));
         self.classes.begin();

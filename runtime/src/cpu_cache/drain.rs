@@ -341,10 +341,7 @@ impl CpuCaches {
 
     /// Steps 1 to 4 for these words, up to `MANY` for each kick. `keep` gets the magazines. False: the machine refused.
     pub(super) fn take_away<const MANY: usize>(
-        &self,
-        mut words: impl Iterator<Item = SlotWord>,
-        why: Why,
-        mut keep: impl FnMut(SlotWord, Magazine),
+        &self, mut words: impl Iterator<Item = SlotWord>, why: Why, mut keep: impl FnMut(SlotWord, Magazine),
     ) -> bool {
         let mut is_done = true;
         loop {

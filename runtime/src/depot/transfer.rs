@@ -21,11 +21,7 @@ impl Depot {
 
     /// Steals a full magazine from one of `others` that keeps more than `spared`, and gives an empty one in return.
     pub fn steal(
-        &self,
-        cache: CacheRef,
-        slot: u32,
-        mut others: impl Iterator<Item = u32>,
-        spared: usize,
+        &self, cache: CacheRef, slot: u32, mut others: impl Iterator<Item = u32>, spared: usize,
     ) -> Option<Magazine> {
         let magazine = others.find_map(|other| {
             // With a stale count we pass by, or look in vain. A held lock is waited for: its holder moves few objects,
@@ -160,10 +156,7 @@ impl Depot {
 
     /// The same for an object that does not count as outside of its span.
     pub(super) fn give_back(
-        &self,
-        cache: CacheRef,
-        object: *mut u8,
-        held: Option<central::Held>,
+        &self, cache: CacheRef, object: *mut u8, held: Option<central::Held>,
     ) -> Option<central::Held> {
         let Returned { held, is_put } = self.central.put(cache, object, held);
         if is_put {

@@ -140,10 +140,7 @@ impl PageMap {
 
     /// The words of claims, and their bits for these granules.
     unsafe fn claims<'a>(
-        &self,
-        map: *mut u8,
-        start: *mut u8,
-        granules: usize,
+        &self, map: *mut u8, start: *mut u8, granules: usize,
     ) -> impl Iterator<Item = (&'a AtomicU64, u64)> {
         let (first, entries) = (self.index(start as usize), self.mask + 1);
         let bits = if granules == 1 { 1 << (first % UNIT_ENTRIES) } else { u64::MAX };

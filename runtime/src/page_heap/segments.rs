@@ -78,11 +78,7 @@ impl PageHeap {
     /// Claims the entries of a mapping's first granules: one, or whole units. If they are taken, releases the mapping
     /// and reserves another of `bytes` at `alignment`. None: there is no place, and no mapping.
     pub(super) fn claim_or_move(
-        &self,
-        state: &FreeRuns,
-        start: *mut u8,
-        (bytes, alignment): (usize, usize),
-        granules: usize,
+        &self, state: &FreeRuns, start: *mut u8, (bytes, alignment): (usize, usize), granules: usize,
     ) -> Option<*mut u8> {
         let (map, map_start) = (&self.map, self.map_start);
         let first = state.segment(1);

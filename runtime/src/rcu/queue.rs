@@ -265,12 +265,7 @@ impl Held<'_> {
     /// # Safety
     /// It is the caller's to give up.
     pub(super) unsafe fn put_retired(
-        &mut self,
-        slots: RetireSlots,
-        slot: u32,
-        class: usize,
-        object: *mut u8,
-        most: usize,
+        &mut self, slots: RetireSlots, slot: u32, class: usize, object: *mut u8, most: usize,
     ) -> Put {
         let Some(mut batch) = heap().begin_batch(class, most) else { return Put::NoMemory };
         batch.push(object);
@@ -306,10 +301,7 @@ impl Held<'_> {
     /// # Safety
     /// The head is the caller's to give up, and the function may be called with it, later and on any thread.
     pub(super) unsafe fn put_call(
-        &mut self,
-        head: *mut Head,
-        function: unsafe extern "C" fn(*mut Head),
-        bytes: usize,
+        &mut self, head: *mut Head, function: unsafe extern "C" fn(*mut Head), bytes: usize,
     ) -> Put {
         // SAFETY: passed on.
         let count = unsafe {

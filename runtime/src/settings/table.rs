@@ -48,11 +48,7 @@ pub enum When {
 
 /// The beginning of a row, in the order of its columns.
 const fn row(
-    key: &'static str,
-    values: Values<&'static str>,
-    default: &'static str,
-    unit: &'static str,
-    when: When,
+    key: &'static str, values: Values<&'static str>, default: &'static str, unit: &'static str, when: When,
 ) -> Setting {
     Setting { key, values, default, unit, when, help: "" }
 }

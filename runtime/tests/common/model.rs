@@ -204,10 +204,7 @@ impl<S: Subject> Model<S> {
     }
 
     fn allocate(
-        &mut self,
-        bytes: usize,
-        alignment: usize,
-        request: impl FnOnce(&mut S) -> *mut u8,
+        &mut self, bytes: usize, alignment: usize, request: impl FnOnce(&mut S) -> *mut u8,
     ) -> Result<Option<Block>, Failure> {
         while self.total + bytes > self.limit && !self.blocks.is_empty() {
             self.free(0)?;

@@ -83,10 +83,7 @@ pub fn run_one<S: Subject>(subject: S, operations: &[Operation]) -> Result<(), F
 
 /// Operations of one thread; after every few of them, a block goes to the next thread, which takes it in when it gets to it.
 fn run_thread(
-    mut model: Model<Heap>,
-    operations: &[Operation],
-    next: &Sender<Block>,
-    inbox: &Receiver<Block>,
+    mut model: Model<Heap>, operations: &[Operation], next: &Sender<Block>, inbox: &Receiver<Block>,
 ) -> Result<(), Failure> {
     for (step, &operation) in operations.iter().enumerate() {
         model.step(operation)?;
@@ -143,9 +140,7 @@ pub fn runner(seed: u64, cases: u32) -> TestRunner {
 /// Tests `property` on random input in a process of its own, with a fresh heap for each case, until the time is over; in the
 /// machine's usual mode and in fallback mode. A failing input is shortened and shown with how to have it again.
 pub fn hold<T: std::fmt::Debug>(
-    usual_seconds: f64,
-    strategy: impl Strategy<Value = T>,
-    property: impl Fn(&T) -> Result<(), Failure>,
+    usual_seconds: f64, strategy: impl Strategy<Value = T>, property: impl Fn(&T) -> Result<(), Failure>,
 ) {
     const CASES: u32 = 32;
     let duration = Duration::from_secs_f64(seconds(usual_seconds));

@@ -54,11 +54,7 @@ pub struct Order {
 impl Grid {
     /// The rows of a table, with how fast counters rise, if it is known what they were `passed_s` before.
     pub fn of(
-        table: &Table,
-        rows: &[(String, AnyRow<'_>)],
-        before: &[(String, AnyRow<'_>)],
-        passed_s: f64,
-        now_ns: u64,
+        table: &Table, rows: &[(String, AnyRow<'_>)], before: &[(String, AnyRow<'_>)], passed_s: f64, now_ns: u64,
     ) -> Self {
         let rates = || table.figures.iter().enumerate().filter(|(_, figure)| figure.kind == Kind::Counter);
         let names = table.labels.iter().map(|label| label.name).chain(table.figures.iter().map(|figure| figure.name));

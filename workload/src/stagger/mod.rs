@@ -51,11 +51,7 @@ pub struct Size {
 /// Has upkeep done for all CPUs by an arm's ways, under a load that is drawn from a seed: what came of it, and each drain that is remembered. None:
 /// no memory.
 pub fn stagger(
-    arm: Arm,
-    size: Size,
-    (load, seed): (Load, u64),
-    threads: &dyn Threads,
-    mut each: impl FnMut(Mark),
+    arm: Arm, size: Size, (load, seed): (Load, u64), threads: &dyn Threads, mut each: impl FnMut(Mark),
 ) -> Option<Figures> {
     let online = arm.online.of(size.cpus);
     let cpus = Array::of(online as usize, |rank| Cpu::of(arm, size, load, seed, rank as u32))?;

@@ -10,23 +10,8 @@ use crate::tree::{Tree, Violation};
 
 /// From the bottom to the top: a tier may use itself and those before it.
 const TIERS: [&str; 17] = [
-    "upcalls",
-    "layout",
-    "percpu",
-    "observe",
-    "counter",
-    "settings",
-    "misuse",
-    "page_heap",
-    "central",
-    "depot",
-    "cpu_cache",
-    "caches",
-    "sandbox",
-    "rcu",
-    "group",
-    "upkeep",
-    "heap",
+    "upcalls", "layout", "percpu", "observe", "counter", "settings", "misuse", "page_heap", "central", "depot",
+    "cpu_cache", "caches", "sandbox", "rcu", "group", "upkeep", "heap",
 ];
 
 /// Files above all tiers.

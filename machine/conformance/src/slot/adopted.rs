@@ -54,11 +54,7 @@ fn leave(guests: &[AtomicU32], slot: u32) {
 }
 
 fn live_and_die(
-    runner: &dyn Runner,
-    operations: &Operations,
-    owners: &Owners<'_>,
-    guests: &[AtomicU32],
-    number: usize,
+    runner: &dyn Runner, operations: &Operations, owners: &Owners<'_>, guests: &[AtomicU32], number: usize,
 ) {
     const LIVING: u32 = 1;
     let Some(slot) = (operations.current)() else { return };
@@ -69,11 +65,7 @@ fn live_and_die(
 }
 
 fn bury(
-    runner: &dyn Runner,
-    operations: &Operations,
-    owners: &Owners<'_>,
-    guests: &[AtomicU32],
-    at_work: &AtomicUsize,
+    runner: &dyn Runner, operations: &Operations, owners: &Owners<'_>, guests: &[AtomicU32], at_work: &AtomicUsize,
 ) -> u64 {
     const DRAINER: u32 = 2;
     let mut random = random(runner, usize::MAX >> 1);

@@ -93,10 +93,7 @@ fn set(region: &Region, operations: &Operations, number: usize, odd: usize, word
 }
 
 fn arrays(
-    region: &Region,
-    operations: &Operations,
-    odd: usize,
-    of: fn(usize) -> Option<Array>,
+    region: &Region, operations: &Operations, odd: usize, of: fn(usize) -> Option<Array>,
 ) -> impl Iterator<Item = Array> {
     (0..region.count()).filter_map(move |number| {
         let (slot, index) = (number / ARRAYS, number % ARRAYS * 2 + odd);
@@ -159,10 +156,7 @@ fn push_all(runner: &dyn Runner, operations: &Operations, region: &Region, token
 }
 
 pub(super) fn under_restarts(
-    runner: &dyn Runner,
-    operations: &Operations,
-    handler: &(dyn Fn() + Sync),
-    work: &(dyn Fn(usize) + Sync),
+    runner: &dyn Runner, operations: &Operations, handler: &(dyn Fn() + Sync), work: &(dyn Fn(usize) + Sync),
 ) {
     let workers = runner.width();
     let at_work = AtomicUsize::new(workers);

@@ -85,10 +85,7 @@ impl<'a> Table<'a> {
 
     /// Half of the threads write: they get their number, and how often they have written. The others read.
     fn write_and_read(
-        &self,
-        runner: &dyn Runner,
-        interrupt: Option<&(dyn Fn() + Sync)>,
-        write: &(dyn Fn(usize, u64) -> bool + Sync),
+        &self, runner: &dyn Runner, interrupt: Option<&(dyn Fn() + Sync)>, write: &(dyn Fn(usize, u64) -> bool + Sync),
         read: &(dyn Fn() + Sync),
     ) -> Outcome {
         let (writes, reads) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -83,11 +83,7 @@ pub(super) fn current(runner: &dyn Runner, operations: &Operations) -> Outcome {
 
 /// Two threads that run at the same time: each finds itself, most of the time, in the slot that `current` says.
 fn meet_own_slot(
-    runner: &dyn Runner,
-    operations: &Operations,
-    region: &Region,
-    findings: &Findings,
-    meetings: &AtomicUsize,
+    runner: &dyn Runner, operations: &Operations, region: &Region, findings: &Findings, meetings: &AtomicUsize,
 ) {
     const TRIES: u64 = 100_000;
     let mut misses = 0;
@@ -108,11 +104,7 @@ fn meet_own_slot(
 
 /// Threads that live at the same time: each keeps its slot, and has it for itself.
 fn own_a_slot(
-    runner: &dyn Runner,
-    operations: &Operations,
-    owners: &[AtomicU32],
-    thread: usize,
-    findings: &Findings,
+    runner: &dyn Runner, operations: &Operations, owners: &[AtomicU32], thread: usize, findings: &Findings,
     meetings: &AtomicUsize,
 ) {
     let Some(slot) = (operations.current)() else { return findings.add("a thread that entered has no slot", [0; 3]) };

@@ -84,9 +84,7 @@ pub fn is_alone() -> bool {
 
 unsafe extern "C" {
     fn pthread_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
+        prepare: Option<extern "C" fn()>, parent: Option<extern "C" fn()>, child: Option<extern "C" fn()>,
     ) -> i32;
 }
 

@@ -138,12 +138,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 
 impl Engine {
     pub(super) fn add_thread(
-        &mut self,
-        job: Job<'_>,
-        place: Place,
-        parent: Option<usize>,
-        name: String,
-        handler: Option<Handler>,
+        &mut self, job: Job<'_>, place: Place, parent: Option<usize>, name: String, handler: Option<Handler>,
     ) -> usize {
         let yielder = Rc::new(Cell::new(std::ptr::null()));
         let cell = Rc::clone(&yielder);

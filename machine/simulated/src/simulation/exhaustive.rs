@@ -94,11 +94,7 @@ impl Strategy for Follow {
 
 /// Makes all runs with at most `bound` disturbances, up to `most`. `look` sees each result; false stops.
 pub fn exhaust<R>(
-    settings: &Settings,
-    bound: usize,
-    most: u64,
-    main: impl Fn() -> R,
-    mut look: impl FnMut(Report<R>) -> bool,
+    settings: &Settings, bound: usize, most: u64, main: impl Fn() -> R, mut look: impl FnMut(Report<R>) -> bool,
 ) -> Exhausted {
     let script = Rc::new(RefCell::new(Script::default()));
     for runs in 1..=most {

@@ -9,9 +9,7 @@ const MOST_RUNS: u32 = 400;
 
 /// A shorter schedule that fails, too; none if the whole one does not. After `limit`, the shortest so far.
 pub fn minimise(
-    schedule: &[Deviation],
-    limit: Duration,
-    mut fails: impl FnMut(&[Deviation]) -> bool,
+    schedule: &[Deviation], limit: Duration, mut fails: impl FnMut(&[Deviation]) -> bool,
 ) -> Option<Vec<Deviation>> {
     let start = Instant::now();
     if !fails(schedule) {

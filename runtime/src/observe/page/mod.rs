@@ -131,12 +131,7 @@ impl Writer {
     /// # Safety
     /// The caller owns the memory for ever. It is page-aligned and large enough; only this writer writes there.
     pub unsafe fn begin(
-        &mut self,
-        memory: *mut u8,
-        room: Room,
-        process: u32,
-        program: Text<16>,
-        now_ns: u64,
+        &mut self, memory: *mut u8, room: Room, process: u32, program: Text<16>, now_ns: u64,
     ) -> [Range<usize>; 2] {
         let (tables, copy_bytes) = room.tables();
         let first = size_of::<Header>().next_multiple_of(ALIGNMENT);
