@@ -74,28 +74,3 @@ fn of_number(why: &str) -> Option<String> {
     let (least, most) = why.split_once(" is not in ")?.1.split_once("..=")?;
     Some(format!("expected {least} to {most}"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[test]
-    fn usage_errors_say_what_to_write() {
-        for (words, said) in [
-            ("run", "run: no command given; write commensal run -- CMD ARGS…"),
-            ("rnu -- true", "unknown command 'rnu'; did you mean 'run'?"),
-            ("dinner", "unknown command 'dinner'; see commensal --help"),
-            ("run --sats true", "unknown option '--sats'; did you mean '--stats'?"),
-            ("run --conf keep=64 true", "--conf keep=64: 'keep=64' has '=' instead of ':': write keep:64"),
-            ("run --conf keeep:64 true", "--conf keeep:64: unknown key 'keeep' (did you mean 'keep'?)"),
-            ("run --conf", "--conf needs a value; see commensal --help"),
-            ("compare --blocks 0 true", "--blocks 0: expected 1 to 10000"),
-            ("lab cuonters", "invalid <NAME> 'cuonters'; did you mean 'counters'?"),
-            ("slabinfo", "missing <PID>; usage: commensal slabinfo <PID>"),
-        ] {
-            let words = ["commensal"].into_iter().chain(words.split(' '));
-            assert_eq!(line(&Cli::try_parse_from(words).err().unwrap()), said);
-        }
-    }
-}
