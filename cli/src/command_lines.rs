@@ -1,7 +1,6 @@
 //! Checks that the command itself understands the command lines in README.md and in the book.
 //!
-//! Command lines are all lines of `sh` blocks, and the lines of `console` blocks that begin with `$ `. In README.md, blocks
-//! without a language count as `sh`.
+//! Command lines are all lines of `sh` blocks and, in README.md, of blocks without a language.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,117 +10,70 @@ use clap::error::ErrorKind;
 
 use crate::{Action, Cli, hackbench};
 
-/// Programs that run the rest of their line.
-const RUNNERS: [&str; 4] = ["sudo", "exec", "time", "env"];
-
 /// The command lines of a page; continued lines are joined.
 fn lines(page: &str, is_readme: bool) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let (mut language, mut goes_on) = (None, false);
-    for line in page.lines() {
-        if let Some(info) = line.trim_start().strip_prefix("```") {
-            language = if language.is_some() { None } else { Some(info.split([',', ' ']).next().unwrap_or("")) };
-            continue;
-        }
-        let begun = match language {
-            Some("console") => line.strip_prefix("$ ").or(goes_on.then(|| line.strip_prefix("> ").unwrap_or(line))),
-            Some("sh" | "bash") => Some(line),
-            Some("") if is_readme => Some(line),
-            _ => None,
-        };
-        let Some(part) = begun else { continue };
-        let (part, more) = part.trim_end().strip_suffix('\\').map_or((part, false), |part| (part, true));
-        match lines.last_mut() {
-            Some(last) if goes_on => *last += part,
-            _ => lines.push(part.to_owned()),
-        }
-        goes_on = more;
-    }
-    lines
+    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let of_shell = blocks.filter(|(language, _)| *language == "sh" || is_readme && language.is_empty());
+    of_shell.flat_map(|(_, lines)| lines.replace("\\\n", " ").lines().map(unquoted).collect::<Vec<_>>()).collect()
 }
 
-/// The words of each command of a line. Splits at `;`, `&`, `|` and parentheses, and drops comments and redirections.
-fn simple_commands(line: &str) -> Vec<Vec<String>> {
-    let (mut commands, mut word, mut quote) = (vec![Vec::new()], None::<String>, None);
-    let mut letters = line.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (Some(open), _) if letter == open => quote = None,
-            (Some(_), _) => word.get_or_insert_default().push(letter),
-            (None, '\'' | '"') => {
-                word.get_or_insert_default();
-                quote = Some(letter);
-            }
-            (None, '#') if word.is_none() => break,
-            (None, ';' | '&' | '|' | '(' | ')') => {
-                commands.last_mut().unwrap().extend(word.take());
-                // `2>&1` does not end a command.
-                if !(letter == '&' && letters.peek().is_some_and(char::is_ascii_digit)) {
-                    commands.push(Vec::new());
-                }
-            }
-            (None, _) if letter.is_whitespace() => commands.last_mut().unwrap().extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(letter),
-        }
-    }
-    commands.last_mut().unwrap().extend(word);
-    let is_redirection = |word: &String| word.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(['>', '<']);
-    for words in &mut commands {
-        words.truncate(words.iter().position(is_redirection).unwrap_or(words.len()));
-    }
-    commands
+/// What is in quotes becomes one word.
+fn unquoted(line: &str) -> String {
+    let one_word = |part: &str| part.replace([' ', '#', ';', '&', '|', '(', ')', '<', '>'], "_");
+    let parts = line.split(['\'', '"']).enumerate();
+    parts.map(|(at, part)| if at % 2 == 0 { part.to_owned() } else { one_word(part) }).collect()
+}
+
+/// The words of each command of a line.
+fn simple_commands(line: &str) -> impl Iterator<Item = Vec<&str>> {
+    line.split(" #")
+        .take(1)
+        .flat_map(|line| line.split([';', '&', '|', '(', ')']))
+        .map(|command| command.split_whitespace().take_while(|word| !word.contains(['>', '<'])).collect())
 }
 
 /// An error if the command line is one of ours and is wrong. Settings may be wrong if the page shows how they are refused.
-fn why_not(words: &[String], page: &str) -> Result<(), String> {
-    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let is_assigned = |word: &&String| word.split_once('=').is_some_and(|(name, _)| is_name(name));
-    let (assigned, words) = words.split_at(words.iter().take_while(is_assigned).count());
-    for conf in assigned.iter().filter_map(|word| word.strip_prefix("COMMENSAL_CONF=")) {
-        settings(conf, page)?;
-    }
+fn why_not(words: &[&str], page: &str) -> Result<(), String> {
     match words {
-        [cargo, run, release, dashes, rest @ ..]
-            if [cargo, run, release, dashes].map(|word| &**word) == ["cargo", "run", "--release", "--"] =>
-        {
-            arguments(rest, page)
+        [assigned, rest @ ..] if assigned.contains('=') => {
+            assigned.strip_prefix("COMMENSAL_CONF=").map_or(Ok(()), |conf| settings(conf, page))?;
+            why_not(rest, page)
         }
+        ["sudo" | "exec" | "time" | "env", rest @ ..] => why_not(rest, page),
+        ["cargo", "run", "--release", "--", rest @ ..] => arguments(rest, page),
         [first, rest @ ..] if first.rsplit('/').next() == Some("commensal") => arguments(rest, page),
-        [first, rest @ ..] if RUNNERS.contains(&&**first) => why_not(rest, page),
         _ => Ok(()),
     }
 }
 
-fn arguments(words: &[String], page: &str) -> Result<(), String> {
-    if words.first().is_some_and(|word| word == crate::WORKLOAD) {
+fn arguments(words: &[&str], page: &str) -> Result<(), String> {
+    if words.first() == Some(&crate::WORKLOAD) || words.starts_with(&hackbench::WORDS) {
         return Ok(());
     }
     // Placeholders mostly stand for the number of a process.
     let stands_for = |word: &str| word.starts_with('$') || word.chars().all(|c| c.is_ascii_uppercase());
-    let words: Vec<&str> = words.iter().map(|word| if stands_for(word) { "1" } else { word }).collect();
-    let said = |error: clap::Error| match error.kind() {
-        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => Err(error.to_string()),
-        ErrorKind::InvalidValue if !error.to_string().contains("'1'") => Err(error.to_string()),
-        ErrorKind::ValueValidation => {
+    let words = words.iter().map(|word| if stands_for(word) { "1" } else { word });
+    let action = match Cli::try_parse_from(["commensal"].into_iter().chain(words)) {
+        Ok(cli) => cli.action,
+        Err(error) => {
             let line = crate::usage::line(&error);
-            let is_shown = line.split('\'').nth(1).is_some_and(|key| shown(page, key));
-            if is_shown || line.contains('…') || line.contains(" 1:") { Ok(None) } else { Err(line) }
+            let is_refused = line.split('\'').nth(1).is_some_and(|key| shown(page, key));
+            let is_wrong = match error.kind() {
+                ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => true,
+                ErrorKind::InvalidValue => !line.contains("'1'"),
+                ErrorKind::ValueValidation => !(is_refused || line.contains('…') || line.contains(" 1:")),
+                _ => false,
+            };
+            return if is_wrong { Err(line) } else { Ok(()) };
         }
-        _ => Ok(None),
     };
-    if words.starts_with(&hackbench::WORDS) {
-        return hackbench::check(words[2..].iter().map(|word| (*word).to_owned()))
-            .or_else(|error| said(error).map(|_| ()));
-    }
-    let parsed = Cli::try_parse_from(["commensal"].into_iter().chain(words.iter().copied())).map(Some).or_else(said)?;
-    let (confs, command) = match parsed.and_then(|cli| cli.action) {
+    let (confs, command) = match action {
         Some(Action::Run(run)) => (run.conf, run.command),
         Some(Action::Compare(compare)) => (compare.arm.into_iter().map(|(_, conf)| conf).collect(), compare.command),
         _ => (Vec::new(), Vec::new()),
     };
     confs.iter().try_for_each(|conf| settings(conf, page))?;
-    let command: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    why_not(&command, page)
+    why_not(&command.iter().filter_map(|word| word.to_str()).collect::<Vec<_>>(), page)
 }
 
 fn settings(conf: &str, page: &str) -> Result<(), String> {
@@ -138,13 +90,12 @@ fn shown(page: &str, key: &str) -> bool {
 
 /// The wrong command lines of a page, with the errors.
 fn found(page: &str, is_readme: bool) -> Vec<String> {
-    let lines = lines(page, is_readme).into_iter();
-    lines
-        .flat_map(|line| {
-            let wrong = simple_commands(&line).into_iter().filter_map(|words| why_not(&words, page).err());
-            wrong.map(|why| format!("{line}\n    {why}")).collect::<Vec<_>>()
-        })
-        .collect()
+    let mut wrong = Vec::new();
+    for line in lines(page, is_readme) {
+        let errors = simple_commands(&line).filter_map(|words| why_not(&words, page).err());
+        wrong.extend(errors.map(|why| format!("{line}\n    {why}")));
+    }
+    wrong
 }
 
 fn pages(folder: &Path) -> Vec<PathBuf> {
@@ -155,52 +106,40 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn command_lines_of_the_book_are_understood() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut all = pages(&root.join("docs"));
-    all.push(root.join("README.md"));
+    let readme = root.join("README.md");
     let mut wrong = Vec::new();
-    for path in all.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
-        let page = fs::read_to_string(path).unwrap();
-        wrong
-            .extend(found(&page, path.ends_with("README.md")).iter().map(|line| format!("{}: {line}", path.display())));
+    for path in
+        pages(&root.join("docs")).iter().chain([&readme]).filter(|path| path.extension().is_some_and(|it| it == "md"))
+    {
+        let lines = found(&fs::read_to_string(path).unwrap(), *path == readme);
+        wrong.extend(lines.iter().map(|line| format!("{}: {line}", path.display())));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn command_line_that_is_understood_is_accepted() {
-    for line in [
-        "commensal",
-        "commensal --version",
-        "commensal run --conf keep:1,cache.malloc-*.debug:all --locks=zone -- ./server --port 1",
-        "COMMENSAL_CONF=keep:1 ./server --gone & commensal top $! -d 2 # --gone",
-        "cargo run --release -- compare --arm 'lean=keep:1' --arm own= -- commensal lab hackbench -pipe 20 process 40",
-        "./target/release/commensal lab kicks --quick > gone.txt 2>&1 | grep --gone x",
-        "commensal lab EXPERIMENT --quick && commensal workload larson 5",
-        "commensal top PID --delay=2; gone commensal --gone",
+fn command_line_is_refused_if_it_is_not_understood() {
+    for (line, is_wrong) in [
+        ("commensal", false),
+        ("commensal run --conf keep:1,cache.malloc-*.debug:all --locks=zone -- ./server --port 1", false),
+        ("commensal compare --prepare 'rm -f x; commensal gone' -- true", false),
+        ("COMMENSAL_CONF=keep:1 ./server --gone & commensal top $! -d 2 # --gone", false),
+        ("cargo run --release -- compare --arm 'lean=keep:1' --arm own= -- commensal lab hackbench -pipe 20", false),
+        ("./target/release/commensal lab kicks --quick > gone.txt 2>&1 | grep --gone x", false),
+        ("commensal lab EXPERIMENT --quick && commensal workload larson 5", false),
+        ("commensal top PID --delay=2; gone commensal --gone", false),
+        ("commensal gone", true),
+        ("sudo commensal top --gone", true),
+        ("A=b commensal run -- commensal top --gone 1", true),
+        ("true && commensal lab kicks --gone", true),
+        ("cargo run --release -- gone", true),
+        ("COMMENSAL_CONF=lazy:of ./server", true),
+        ("commensal run --conf cache.x.gone:1 -- ./server", true),
+        ("commensal compare --arm a=gone:1", true),
+        ("commensal top \\\n  --gone", true),
     ] {
-        assert_eq!(found(&format!("```console\n$ {line}\ncommensal gone\n```\n"), false), [""; 0], "{line}");
-    }
-}
-
-#[test]
-fn command_line_that_is_not_understood_is_found() {
-    for line in [
-        "commensal gone",
-        "commensal --gone",
-        "sudo commensal top --gone",
-        "A=b commensal run -- commensal top --gone 1",
-        "commensal run commensal lab gone",
-        "commensal lab hackbench --gone",
-        "true && commensal lab kicks --gone",
-        "cargo run --release -- gone",
-        "COMMENSAL_CONF=gone:1 ./server",
-        "COMMENSAL_CONF=lazy:of ./server",
-        "commensal run --conf cache.x.gone:1 -- ./server",
-        "commensal compare --arm a=gone:1",
-        "commensal top \\\n  --gone",
-    ] {
-        assert_eq!(found(&format!("```sh\n{line}\n```\n"), false).len(), 1, "{line}");
-        assert_eq!(found(&format!("```\n{line}\n```\n"), true).len(), 1, "{line}");
+        assert_eq!(found(&format!("```sh\n{line}\n```\n"), false).len(), usize::from(is_wrong), "{line}");
+        assert_eq!(found(&format!("```\n{line}\n```\n"), true).len(), usize::from(is_wrong), "{line}");
         assert_eq!(found(&format!("```text\n{line}\n```\n"), true), [""; 0], "{line}");
     }
     let refused = "```text\ncommensal: COMMENSAL_CONF: unknown key 'gone' (did you mean 'keep'?); ignored\n```\n";
