@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::watched::eventually;
 use common::{PATIENCE, assert_says, commensal, compile, library, path_of, result, succeeds, text, valid};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,6 +36,13 @@ fn fake_in(folder: &Path, fake: &str) -> PathBuf {
     folder.join(format!("{}.so", fake.to_lowercase()))
 }
 
+/// `commensal compare` with these words.
+fn compare(words: &str) -> Command {
+    let mut command = commensal();
+    command.arg("compare").args(words.split(' '));
+    command
+}
+
 fn comparison<'a>(result: &'a Value, candidate: &str, metric: &str) -> &'a Value {
     let all = result["comparisons"].as_array().unwrap();
     let is_it = |one: &&Value| one["candidate"] == candidate && one["metric"] == metric;
@@ -46,8 +55,7 @@ fn allocators_that_do_one_thing_wrong_are_found_out() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("result.json");
     // Nothing but this library and the fakes, so that the test does not depend on what is installed.
-    let mut command = commensal();
-    command.args(["compare", "--arm", "usual=", "--arm", "other=keep:64", "--blocks", "12", "--seed", "1"]);
+    let mut command = compare("--arm usual= --arm other=keep:64 --blocks 12 --seed 1");
     for fake in FAKES {
         command.arg("--with").arg(format!("{}={}", fake.to_lowercase(), fake_in(folder(), fake).display()));
     }
@@ -78,13 +86,11 @@ fn allocators_that_do_one_thing_wrong_are_found_out() {
 fn equal_arms_show_no_difference() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("result.json");
-    let mut command = commensal();
-    command.args(["compare", "--arm", "a=", "--arm", "b=", "--blocks", "12", "--seed", "7", "--json"]).arg(&json);
-    succeeds(command.args(["--report"]).arg(place.path().join("report")).args(["--", "true"]));
-    let result = common::result(&json);
-    assert_eq!(result["experiment"], "compare");
-    assert_eq!(result["seed"], 7);
-    assert_eq!(result["blocks"], 12);
+    let mut command = compare("--arm a= --arm b= --blocks 12 --seed 7 --json");
+    succeeds(command.arg(&json).arg("--report").arg(place.path().join("report")).args(["--", "true"]));
+    let result = result(&json);
+    let told = (&result["experiment"], &result["seed"], &result["blocks"]);
+    assert_eq!(told, (&"compare".into(), &7.into(), &12.into()));
     assert!(result["command"].as_str().unwrap().ends_with("-- true"));
     // Of what is counted: times depend on who else wants the CPU.
     let compared = comparison(&result, "b", "page_faults");
@@ -92,9 +98,7 @@ fn equal_arms_show_no_difference() {
     assert!((0.9..1.1).contains(&ratio), "{compared}");
     assert_eq!(comparison(&result, "a again", "wall_s")["baseline"], "a");
     let page = fs::read_to_string(place.path().join("report/index.html")).unwrap();
-    assert!(
-        page.contains("<svg") && page.contains("prefers-color-scheme: dark") && page.contains("width=device-width")
-    );
+    assert!(["<svg", "prefers-color-scheme: dark", "width=device-width"].iter().all(|words| page.contains(words)));
     let without_namespaces = page.replace("http://www.w3.org/2000/svg", "");
     assert!(!without_namespaces.contains("http"), "the page needs no network");
     common::result(&place.path().join("report/compare.json"));
@@ -102,8 +106,7 @@ fn equal_arms_show_no_difference() {
 
 #[test]
 fn json_on_standard_output_is_nothing_but_json() {
-    let done =
-        commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--json", "-", "--", "true"]).output().unwrap();
+    let done = compare("--arm a= --blocks 1 --json - -- true").output().unwrap();
     let value: Value = valid(&done.stdout);
     assert_eq!(value["arms"][0]["name"], "commensal", "one configuration is held against the default");
     assert!(text(&done.stderr).contains("cannot show a difference"), "{}", text(&done.stderr));
@@ -111,11 +114,8 @@ fn json_on_standard_output_is_nothing_but_json() {
 
 #[test]
 fn arms_besides_glibc_are_those_that_are_installed() {
-    let place = tempfile::tempdir().unwrap();
-    let json = place.path().join("result.json");
-    let mut command = commensal();
-    let done = command.args(["compare", "--blocks", "1", "--json"]).arg(&json).args(["--", "true"]).output().unwrap();
-    let result = common::result(&json);
+    let done = compare("--blocks 1 --json - -- true").output().unwrap();
+    let result = valid(&done.stdout);
     let names: Vec<&str> = result["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["glibc", "glibc again", "commensal"]);
     for peer in ["jemalloc", "mimalloc", "tcmalloc"] {
@@ -130,14 +130,13 @@ fn preparation_comes_before_each_run_and_is_not_measured() {
     let (log, json) = (place.path().join("log"), place.path().join("result.json"));
     // It has a thousand times as many page faults.
     let prepare = format!("dd if=/dev/zero of=/dev/null bs=64M count=1 2> /dev/null; echo x >> {}", log.display());
-    let mut command = commensal();
-    command.args(["compare", "--arm", "a=", "--arm", "b=", "--blocks", "2", "--prepare", &prepare, "--json"]);
-    succeeds(command.arg(&json).args(["--", "true"]));
+    let mut command = compare("--arm a= --arm b= --blocks 2 --json");
+    succeeds(command.arg(&json).args(["--prepare", &prepare, "--", "true"]));
     // One dropped block and two more, of two arms and the control.
     assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 9);
     let faults = result(&json)["arms"][0]["metrics"]["page_faults"]["median"].as_f64().unwrap();
     assert!((1.0..5000.0).contains(&faults), "{faults}");
-    let failing = commensal().args(["compare", "--prepare", "echo why >&2; exit 3", "--", "true"]).output().unwrap();
+    let failing = compare("--prepare").args(["echo why >&2; exit 3", "--", "true"]).output().unwrap();
     assert_eq!(failing.status.code(), Some(125));
     assert!(text(&failing.stderr).contains("exit status: 3: why"), "{}", text(&failing.stderr));
 }
@@ -147,101 +146,77 @@ fn input_is_given_to_every_run() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("input");
     fs::write(&file, "guests\n").unwrap();
-    let mut command = commensal();
-    command.args(["compare", "--arm", "a=", "--blocks", "2", "--input"]).arg(&file);
-    let done = succeeds(command.args(["--", "grep", "-q", "guests"]));
+    let done = succeeds(compare("--arm a= --blocks 2 --input").arg(&file).args(["--", "grep", "-q", "guests"]));
     assert!(!text(&done.stdout).contains("exit status 1"), "{}", text(&done.stdout));
 }
 
 #[test]
 fn compare_goes_on_until_the_interval_is_narrow() {
-    let place = tempfile::tempdir().unwrap();
-    let json = place.path().join("result.json");
-    let mut command = commensal();
-    command.args(["compare", "--arm", "a=", "--arm", "b=", "--until-ci", "30%", "--json"]).arg(&json);
-    succeeds(command.arg("--").arg(folder().join("guest")));
-    let result = common::result(&json);
-    assert!(result["blocks"].as_u64().unwrap() >= 10);
+    let done = succeeds(compare("--arm a= --arm b= --until-ci 30% --json - --").arg(folder().join("guest")));
+    assert!(valid(&done.stdout)["blocks"].as_u64().unwrap() >= 10);
 }
 
 #[test]
 fn interrupted_compare_shows_what_is_known_so_far() {
-    use std::os::unix::process::ExitStatusExt;
     let place = tempfile::tempdir().unwrap();
     let (log, json) = (place.path().join("log"), place.path().join("result.json"));
     let script = format!("echo x >> {}; sleep 0.05", log.display());
-    let mut command = commensal();
-    command.args(["compare", "--arm", "a=", "--blocks", "1000", "--json"]).arg(&json);
-    command.args(["--", "sh", "-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = compare("--arm a= --blocks 1000 --json");
+    command.arg(&json).args(["--", "sh", "-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let runs = || fs::read_to_string(&log).unwrap_or_default().lines().count();
     eventually("the script has run", || (runs() >= 10).then_some(()));
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let done = child.wait_with_output().unwrap();
     assert_eq!(done.status.signal(), Some(2));
     assert_says(&done, &["Ended early", "wall time"]);
     assert_eq!(result(&json)["interrupted"], true);
 }
 
-#[test]
-fn compare_of_a_missing_program_ends_with_127_and_one_line() {
-    let done = commensal().args(["compare", "--", "/no/such/program"]).output().unwrap();
-    let expected = "commensal: /no/such/program does not exist; check the path\n";
-    assert_eq!((done.status.code(), text(&done.stderr).as_str()), (Some(127), expected));
-}
-
 /// An option permits it. A failure under one arm alone is a finding, as before.
 #[test]
 fn program_that_fails_under_the_baseline_is_told_at_once() {
-    let compare = |words: &[&str]| {
-        let done = commensal().args(["compare", "--arm", "a=", "--blocks", "2"]).args(words).output().unwrap();
+    let told = |words: &[&str]| {
+        let done = compare("--arm a= --blocks 2").args(words).output().unwrap();
         (done.status.code(), text(&done.stdout), text(&done.stderr))
     };
     let place = tempfile::tempdir().unwrap();
     let log = place.path().join("log");
     let script = format!("echo x >> {}; echo no >&2; exit 3", log.display());
-    let (status, shown, told) = compare(&["--", "sh", "-c", &script]);
+    let (status, shown, line) = told(&["--", "sh", "-c", &script]);
     let expected = "commensal: sh: ended with exit status 3 under commensal; it said: no; \
                     if this program may fail, add --allow-failure";
-    assert_eq!((status, shown.as_str()), (Some(125), ""), "{told}");
-    assert_eq!(told.lines().next_back(), Some(expected));
+    assert_eq!((status, shown.as_str(), line.lines().next_back()), (Some(125), "", Some(expected)));
     assert_eq!(fs::read_to_string(&log).unwrap(), "x\n", "one run");
-    let (status, shown, _) = compare(&["--allow-failure", "--", "false"]);
+    let (status, shown, _) = told(&["--allow-failure", "--", "false"]);
     assert!(status == Some(0) && shown.contains("ends with exit status 1 also under the baseline"), "{shown}");
     let under_a = "[ -z \"$COMMENSAL_CONF\" ]";
-    let done = commensal().args(["compare", "--arm", "a=keep:1", "--blocks", "2", "--", "sh", "-c", under_a]).output();
-    let done = done.unwrap();
+    let done = compare("--arm a=keep:1 --blocks 2 -- sh -c").arg(under_a).output().unwrap();
     assert_eq!(done.status.code(), Some(1));
     assert_says(&done, &["FINDING: under a: ended with exit status 1"]);
 }
 
 #[test]
-fn static_program_is_warned_about() {
+fn program_that_runs_without_the_arms_allocator_is_warned_about() {
     let place = tempfile::tempdir().unwrap();
-    let program = place.path().join("static");
-    compile("int main(void) { return 0; }", &program, &["-static"]);
-    let done = commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--"]).arg(&program).output().unwrap();
-    assert!(text(&done.stderr).contains("statically linked"), "{}", text(&done.stderr));
-}
-
-#[test]
-fn program_that_brings_an_allocator_is_warned_about() {
-    let place = tempfile::tempdir().unwrap();
-    let (library, program) = (place.path().join("libjemalloc.so.2"), place.path().join("guest"));
+    let library = place.path().join("libjemalloc.so.2");
     compile("int guest(void) { return 0; }", &library, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
     let search = format!("-Wl,-rpath,{}", place.path().display());
     // Nothing is used of it, and the linker takes it all the same.
-    compile("int main(void) { return 0; }", &program, &["-Wl,--no-as-needed", &library.to_string_lossy(), &search]);
-    let done = succeeds(commensal().args(["compare", "--arm", "a=", "--blocks", "1", "--"]).arg(&program));
-    assert!(text(&done.stderr).contains("is linked with jemalloc"), "{}", text(&done.stderr));
+    let linked = ["-Wl,--no-as-needed", &library.to_string_lossy(), &search];
+    for (options, why) in [(&["-static"][..], "statically linked"), (&linked, "is linked with jemalloc")] {
+        let program = place.path().join("guest");
+        compile("int main(void) { return 0; }", &program, options);
+        let done = succeeds(compare("--arm a= --blocks 1 --").arg(&program));
+        assert!(text(&done.stderr).contains(why), "{}", text(&done.stderr));
+    }
 }
 
 #[test]
 fn preload_of_the_environment_is_dropped_and_told() {
-    let mut command = commensal();
-    command.env("LD_PRELOAD", "libm.so.6").env("COMMENSAL_CONF", "keep:1");
     let script = "[ -z \"$COMMENSAL_CONF\" ] && ! grep -q libm /proc/self/maps";
-    let done = succeeds(command.args(["compare", "--arm", "a=", "--blocks", "1", "--", "sh", "-c", script]));
+    let mut command = compare("--arm a= --blocks 1 -- sh -c");
+    let done = succeeds(command.arg(script).env("LD_PRELOAD", "libm.so.6").env("COMMENSAL_CONF", "keep:1"));
     assert!(!text(&done.stdout).contains("exit status"), "{}", text(&done.stdout));
     for variable in ["LD_PRELOAD", "COMMENSAL_CONF"] {
         assert!(text(&done.stderr).contains(&format!("{variable} is set, and is ignored")));
@@ -250,10 +225,10 @@ fn preload_of_the_environment_is_dropped_and_told() {
 
 #[test]
 fn output_that_may_differ_is_not_compared() {
-    let done = commensal().args(["compare", "--arm", "a=keep:1", "--blocks", "1", "--", "env"]).output().unwrap();
+    let done = compare("--arm a=keep:1 --blocks 1 -- env").output().unwrap();
     assert_eq!(done.status.code(), Some(1));
     assert_says(&done, &["FINDING: under a: printed something else", "+COMMENSAL_CONF=keep:1", "--any-output"]);
-    succeeds(commensal().args(["compare", "--arm", "a=keep:1", "--blocks", "1", "--any-output", "--", "env"]));
+    succeeds(&mut compare("--arm a=keep:1 --blocks 1 --any-output -- env"));
 }
 
 /// It would stop: its process group is not the terminal's.
@@ -277,13 +252,12 @@ fn measured_program_ends_with_the_command() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("process");
     let script = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 10000", file.display());
-    for signal in [rustix::process::Signal::HUP, rustix::process::Signal::KILL] {
+    for signal in [Signal::HUP, Signal::KILL] {
         let _ = fs::remove_file(&file);
-        let mut command = commensal();
-        command.args(["compare", "--arm", "a=", "--blocks", "1", "--", "sh", "-c", &script]).stdout(Stdio::null());
-        let mut child = command.spawn().unwrap();
+        let mut command = compare("--arm a= --blocks 1 -- sh -c");
+        let mut child = command.arg(&script).stdout(Stdio::null()).spawn().unwrap();
         let process = eventually("it runs", || fs::read_to_string(&file).ok());
-        rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
         child.wait().unwrap();
         eventually("it is gone", || {
             let state = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
@@ -294,24 +268,22 @@ fn measured_program_ends_with_the_command() {
 
 #[test]
 fn preparation_that_hangs_or_fails_late_loses_nothing() {
-    use std::os::unix::process::ExitStatusExt;
     let place = tempfile::tempdir().unwrap();
     let (count, json) = (place.path().join("count"), place.path().join("result.json"));
     // It leaves something running that keeps its output open, and fails in the fourth block.
     let prepare = format!("sleep 30 & echo x >> {0}; [ $(wc -l < {0}) -lt 11 ]", count.display());
-    let mut command = commensal();
-    command.args(["compare", "--arm", "a=", "--blocks", "9", "--prepare", &prepare, "--json"]).arg(&json);
-    let done = command.args(["--", "true"]).output().unwrap();
+    let mut command = compare("--arm a= --blocks 9 --json");
+    let done = command.arg(&json).args(["--prepare", &prepare, "--", "true"]).output().unwrap();
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
     assert_says(&done, &["Ended early, after 2 whole blocks", "FINDING: --prepare", "wall time"]);
     assert_eq!(result(&json)["blocks"], 2);
 
     let start = Instant::now();
-    let mut command = commensal();
-    command.args(["compare", "--prepare", "sleep 10000", "--", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
+    let mut command = compare("--prepare");
+    let mut child =
+        command.args(["sleep 10000", "--", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(2));
     assert!(start.elapsed() < PATIENCE);
 }
@@ -338,15 +310,14 @@ const FEW: [&str; 5] = ["sh", "sort", "cut", "uniq", "cksum"];
 fn suite_measures_kernels_and_real_programs_in_tables_of_their_own() {
     let place = tempfile::tempdir().unwrap();
     let json = place.path().join("suite.json");
-    let mut command = commensal();
-    command.env("PATH", path_of(place.path(), &FEW));
-    command.args(["compare", "--suite", "--quick", "--blocks", "1", "--arm", "a=", "--arm", "b=", "--json"]).arg(&json);
-    let done = succeeds(command.arg("--report").arg(place.path()));
+    let mut command = compare("--suite --quick --blocks 1 --arm a= --arm b= --json");
+    command.arg(&json).arg("--report").arg(place.path()).env("PATH", path_of(place.path(), &FEW));
+    let done = succeeds(&mut command);
     assert_says(
         &done,
         &["geometric mean of kernels", "short-lived", "Real programs", "not measured: z3: z3 not in PATH"],
     );
-    let result = common::result(&json);
+    let result = result(&json);
     assert_eq!(result["experiment"], "suite");
     assert_eq!(result["programs"][0]["name"], "sh");
     assert_eq!(result["missing"].as_array().unwrap().len(), 9);
@@ -364,9 +335,8 @@ fn suite_measures_kernels_and_real_programs_in_tables_of_their_own() {
 #[test]
 fn suite_that_requires_programs_names_what_to_install() {
     let place = tempfile::tempdir().unwrap();
-    let mut command = commensal();
-    command.env("PATH", path_of(place.path(), &FEW));
-    let done = command.args(["compare", "--suite", "--require-programs"]).output().unwrap();
+    let mut command = compare("--suite --require-programs");
+    let done = command.env("PATH", path_of(place.path(), &FEW)).output().unwrap();
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
     assert!(text(&done.stderr).contains("redis-server and redis-benchmark not in PATH; install Debian's redis-server"));
     assert!(done.stdout.is_empty(), "{}", text(&done.stdout));

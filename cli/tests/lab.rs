@@ -3,31 +3,24 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
-use std::process::Output;
 
-use common::{assert_says, commensal, found, result, succeeds, text, valid};
+use common::{assert_contains, assert_says, commensal, found, succeeds, text, valid};
 use lab::profile::Profile;
 use serde_json::{Value, json};
 
-/// What `commensal lab` does that is told these words, and these options with their places.
+/// What `commensal lab` tells people, and its result.
 #[track_caller]
-fn lab<const N: usize>(words: &str, places: [(&str, &Path); N]) -> Output {
-    let mut command = commensal();
-    command.arg("lab").args(words.split(' '));
-    for (option, path) in places {
-        command.arg(option).arg(path);
-    }
-    succeeds(&mut command)
+fn lab(words: &str) -> (String, Value) {
+    let done = succeeds(commensal().arg("lab").args(words.split(' ')).args(["--json", "-"]));
+    (text(&done.stderr), valid(&done.stdout))
 }
 
 #[test]
 fn startup_measures_every_arm_and_writes_everything() {
     let place = tempfile::tempdir().unwrap();
-    let (json, report) = (place.path().join("startup.json"), place.path().join("deep/report"));
-    let done = lab("startup --blocks 8 --seed 3", [("--json", &json), ("--report", &report)]);
-    assert_says(&done, &["Document:", "lazy counters", "× glibc", "× empty library", "8 blocks", "seed 3"]);
-    let result = result(&json);
+    let report = place.path().join("deep/report");
+    let (told, result) = lab(&format!("startup --blocks 8 --seed 3 --report {}", report.display()));
+    assert_contains(&told, &["Document:", "lazy counters", "× glibc", "× empty library", "8 blocks", "seed 3"]);
     assert_eq!((&result["experiment"], &result["seed"]), (&"startup".into(), &3.into()));
     let arms = result["arms"].as_array().unwrap();
     for name in ["glibc", "glibc again", "empty library", "commensal"] {
@@ -52,10 +45,10 @@ fn startup_measures_every_arm_and_writes_everything() {
 #[test]
 fn counters_measures_every_part_and_writes_one_object() {
     let place = tempfile::tempdir().unwrap();
-    let (json, report) = (place.path().join("counters.json"), place.path().join("report"));
-    let done = lab("counters --quick --blocks 1 --seed 4", [("--json", &json), ("--report", &report)]);
-    assert_says(
-        &done,
+    let report = place.path().join("report");
+    let (told, result) = lab(&format!("counters --quick --blocks 1 --seed 4 --report {}", report.display()));
+    assert_contains(
+        &told,
         &[
             "Document:",
             "objection: the gain of merging",
@@ -65,7 +58,6 @@ fn counters_measures_every_part_and_writes_one_object() {
             "2 possible CPUs",
         ],
     );
-    let result = result(&json);
     assert_eq!((&result["experiment"], &result["seed"], &result["blocks"]), (&"counters".into(), &4.into(), &1.into()));
     let has = |name: &str, parameters: Value, metric: &str| {
         let (runs, median) = found(&result, name, &parameters, metric);
@@ -126,11 +118,8 @@ fn counters_measures_every_part_and_writes_one_object() {
 /// What a cost model says is told as such, everywhere.
 #[test]
 fn counters_are_simulated_and_say_so() {
-    let place = tempfile::tempdir().unwrap();
-    let json = place.path().join("simulated.json");
-    let done = lab("counters --quick --blocks 1 --cpus 72 --profile simple", [("--json", &json)]);
-    assert_says(&done, &["SIMULATED, simple cost model: 72 CPUs", "of 72", "Not simulated"]);
-    let result = result(&json);
+    let (told, result) = lab("counters --quick --blocks 1 --cpus 72 --profile simple");
+    assert_contains(&told, &["SIMULATED, simple cost model: 72 CPUs", "of 72", "Not simulated"]);
     assert_eq!((&result["machine"]["kind"], &result["machine"]["cpus"]), (&"simulated".into(), &72.into()));
     let taken = |name: &str| found(&result, name, &json!({ "threads": 2 }), "upgraded_add_ns").1;
     let (atomic, lazy) = (taken("atomic"), taken("lazy"));
@@ -139,14 +128,11 @@ fn counters_are_simulated_and_say_so() {
 
 #[test]
 fn cache_measures_every_part() {
-    let place = tempfile::tempdir().unwrap();
-    let json = place.path().join("cache.json");
-    let done = lab("cache --blocks 1", [("--json", &json)]);
-    assert_says(
-        &done,
+    let (told, result) = lab("cache --blocks 1");
+    assert_contains(
+        &told,
         &["kmem_cache_alloc", "0.1359", "1.020 × (0.973 to 1.067)", "real hardware", "A constructor takes"],
     );
-    let result = result(&json);
     let median = |name: &str, parameters: Value, metric: &str| found(&result, name, &parameters, metric).1;
     for name in ["general", "dedicated"] {
         for context in ["task", "message"] {
@@ -173,10 +159,7 @@ fn cache_measures_every_part() {
 /// document's machines, and what had been predicted of them.
 #[test]
 fn kicks_are_made_on_replacing_only() {
-    let place = tempfile::tempdir().unwrap();
-    let json = place.path().join("kicks.json");
-    let done = lab("kicks --blocks 1 --seed 3", [("--json", &json)]);
-    let result = result(&json);
+    let (told, result) = lab("kicks --blocks 1 --seed 3");
     let arms = result["arms"].as_array().unwrap();
     let kicks = |name: &str| {
         let arm = arms.iter().find(|arm| arm["name"] == name).unwrap_or_else(|| panic!("no {name}"));
@@ -186,22 +169,26 @@ fn kicks_are_made_on_replacing_only() {
     assert_eq!(on_create, 5.0 * groups, "five caches in each group");
     assert_eq!(kicks("kick on replace only").1, 0.0);
     assert!(kicks("replace").1 >= 1.0);
-    assert_says(
-        &done,
-        &["with 79 busy CPUs, of 80 CPUs (x86-80); ", "with 255 busy CPUs, of 256 CPUs (x86-256)", " for 10000 groups"],
-    );
-    assert_says(&done, &["as predicted", "as the document", "least and most costs", "simulated, of 80 CPUs (x86-80)"]);
+    let expected = [
+        "with 79 busy CPUs, of 80 CPUs (x86-80); ",
+        "with 255 busy CPUs, of 256 CPUs (x86-256)",
+        " for 10000 groups",
+        "as predicted",
+        "as the document",
+        "least and most costs",
+        "simulated, of 80 CPUs (x86-80)",
+    ];
+    assert_contains(&told, &expected);
 }
 
 /// The herd is simulated, of as many CPUs as the document had, and its absence; on two cores only when turns come is shown.
 #[test]
 fn stagger_shows_the_herd_and_its_absence() {
     let place = tempfile::tempdir().unwrap();
-    let done = lab("stagger --quick --blocks 1 --cpus 72 --seed 3 --json -", [("--report", place.path())]);
-    for words in ["SIMULATED", "872", "199", "35.76", "117", "4.19", "1.000 to 1.986", "0.697", "put them right"] {
-        assert!(text(&done.stderr).contains(words), "{words:?} is missing in {}", text(&done.stderr));
-    }
-    let result = valid(&done.stdout);
+    let words = format!("stagger --quick --blocks 1 --cpus 72 --seed 3 --report {}", place.path().display());
+    let (told, result) = lab(&words);
+    let expected = ["SIMULATED", "872", "199", "35.76", "117", "4.19", "1.000 to 1.986", "0.697", "put them right"];
+    assert_contains(&told, &expected);
     let arms = result["arms"].as_array().unwrap();
     let of = |name: &str, load: &str, is_equal: bool, metric: &str| {
         let is_it = |arm: &&Value| {
@@ -236,23 +223,16 @@ fn stagger_shows_the_herd_and_its_absence() {
     let page = fs::read_to_string(place.path().join("index.html")).unwrap();
     assert!(page.contains("figure class=\"wide\"") && page.contains("Each drain of 72 CPUs, simulated"));
 
-    let done = lab("stagger --quick --blocks 1", []);
-    assert_says(&done, &["two threads serve 72 CPUs", "cannot be told", "1.000 to 1.000"]);
+    let (told, _) = lab("stagger --quick --blocks 1");
+    assert_contains(&told, &["two threads serve 72 CPUs", "cannot be told", "1.000 to 1.000"]);
 }
 
 #[test]
 fn hackbench_prints_what_hackbench_prints() {
-    for options in [
-        &["-pipe", "1", "process", "2"][..],
-        &["1", "thread", "2"],
-        &["-T", "-g", "1", "-l", "2", "--context", "message"],
-    ] {
-        let done = commensal().args(["lab", "hackbench"]).args(options).output().unwrap();
-        let (said, status) = (text(&done.stdout), done.status.code());
-        assert!(
-            status == Some(0) && said.starts_with("Running with 1*40 (== 40) tasks.\nTime: "),
-            "{options:?}: {said}"
-        );
+    for options in ["-pipe 1 process 2", "1 thread 2 --context message"] {
+        let done = succeeds(commensal().args(["lab", "hackbench"]).args(options.split(' ')));
+        let said = text(&done.stdout);
+        assert!(said.starts_with("Running with 1*40 (== 40) tasks.\nTime: "), "{options}: {said}");
     }
 }
 
@@ -261,7 +241,7 @@ fn hackbench_prints_what_hackbench_prints() {
 fn costs_that_were_measured_can_be_simulated_with() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("here.toml");
-    let done = lab("calibrate --quick", [("--out", &file)]);
+    let done = succeeds(commensal().args(["lab", "calibrate", "--quick", "--out"]).arg(&file));
     assert_says(&done, &["measured here: counters upgraded 2 atomic"]);
     let simulated = |machine: &str| {
         let words = ["workload", "counters", "simulated", machine, "own", "one", "atomic"];
@@ -271,17 +251,16 @@ fn costs_that_were_measured_can_be_simulated_with() {
     let of_profile = simulated(&format!("2@{}", file.display()));
     // What was measured, and not a round figure.
     assert_ne!(of_profile, simulated("2"));
-    let done = lab("kicks --quick --blocks 1 --cpus 8 --json -", [("--profile", &file)]);
-    assert_eq!(valid(&done.stdout)["machine"]["model"], format!("cost model {}", file.display()));
+    let (_, result) = lab(&format!("kicks --quick --blocks 1 --cpus 8 --profile {}", file.display()));
+    assert_eq!(result["machine"]["model"], format!("cost model {}", file.display()));
 }
 
 /// Bands and the word stand beside every figure.
 #[test]
 fn forecast_is_labelled_as_simulated() {
     let place = tempfile::tempdir().unwrap();
-    let done = lab("forecast --profile here-2 --json -", [("--report", place.path())]);
-    assert!(text(&done.stderr).contains("CPUs, simulated") && text(&done.stderr).contains("halved"));
-    let result = valid(&done.stdout);
+    let (told, result) = lab(&format!("forecast --profile here-2 --report {}", place.path().display()));
+    assert_contains(&told, &["CPUs, simulated", "halved"]);
     assert_eq!((&result["experiment"], &result["machine"]["kind"]), (&"forecast".into(), &"simulated".into()));
     let arms = result["arms"].as_array().unwrap();
     assert_eq!(arms.len(), 2 * 7, "with 1 and 2 CPUs");

@@ -2,12 +2,11 @@
 
 #![allow(dead_code)] // Each test binary uses its part.
 
-pub mod form;
 pub mod terminal;
 pub mod watched;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -18,6 +17,9 @@ use serde_json::Value;
 
 /// What may pass before something counts as hanging: far more than a busy machine needs.
 pub const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A user without rights, there on every Linux.
+pub const NOBODY: u32 = 65534;
 
 /// The `commensal` command, told where the library is.
 pub fn commensal() -> Command {
@@ -54,9 +56,13 @@ pub fn succeeds(command: &mut Command) -> Output {
 /// All of these words are in what was printed to standard output.
 #[track_caller]
 pub fn assert_says(done: &Output, expected: &[&str]) {
-    let said = text(&done.stdout);
+    assert_contains(&text(&done.stdout), expected);
+}
+
+#[track_caller]
+pub fn assert_contains(said: &str, expected: &[&str]) {
     for words in expected {
-        assert!(said.contains(words), "{words:?} is missing in\n{said}{}", text(&done.stderr));
+        assert!(said.contains(words), "{words:?} is missing in\n{said}");
     }
 }
 
@@ -91,6 +97,18 @@ pub fn install_program(from: impl Into<Stdio>, to: &Path) {
     assert!(installed.expect("install is there").success());
 }
 
+/// The command under test where any user may start it, with the library beside it.
+pub fn for_everybody(folder: &Path) -> PathBuf {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let command = folder.join("commensal");
+    for (from, to) in
+        [(Path::new(env!("CARGO_BIN_EXE_commensal")), &command), (library(), &folder.join("libcommensal.so"))]
+    {
+        install_program(fs::File::open(from).unwrap(), to);
+    }
+    command
+}
+
 /// Makes an executable file with these contents, for instance a script.
 pub fn write_program(path: &Path, contents: &str) {
     let text = path.with_extension("text");
@@ -122,8 +140,35 @@ pub fn result(path: &Path) -> Value {
     valid(&fs::read(path).unwrap())
 }
 
-/// Likewise, from its text.
+/// Likewise, from its text: programs in other languages go by these names.
+#[track_caller]
 pub fn valid(text: &[u8]) -> Value {
-    serde_json::from_slice::<form::Outcome>(text).unwrap().check();
-    serde_json::from_slice(text).unwrap()
+    let result: Value = serde_json::from_slice(text).unwrap();
+    let all = |name: &str| result[name].as_array().unwrap();
+    assert!(["experiment", "commit", "command"].iter().all(|name| result[name].is_string()), "{result}");
+    assert!(["seed", "blocks"].iter().all(|name| result[name].is_u64()) && result["interrupted"].is_boolean());
+    has_names(&result["machine"], "cpus is_virtual kernel kind libc model");
+    assert!(!all("arms").is_empty());
+    for arm in all("arms") {
+        has_names(arm, "metrics name origin parameters");
+        for metric in arm["metrics"].as_object().unwrap().values() {
+            has_names(metric, "ci95 median runs unit");
+            let unit = metric["unit"].as_str().unwrap();
+            assert!(["s", "ns", "ms", "us", "kB", "B", "1", "1/s"].contains(&unit), "{unit}");
+        }
+    }
+    for compared in all("comparisons") {
+        has_names(compared, "baseline candidate ci95 document drift mde metric p parameters ratio verdict");
+        let verdict = compared["verdict"].as_str().unwrap();
+        assert!(["faster", "slower", "no difference shown"].contains(&verdict), "{verdict}");
+    }
+    all("findings").iter().for_each(|finding| has_names(finding, "arm detail is_fault row what"));
+    result
+}
+
+#[track_caller]
+fn has_names(object: &Value, names: &str) {
+    let mut found: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    found.sort_unstable();
+    assert_eq!(found.join(" "), names);
 }
