@@ -9,13 +9,9 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::conf;
 use crate::failure::Failure;
-use crate::inspect;
 use crate::library::Library;
-use crate::program;
-use crate::sigpipe;
-use crate::tune;
+use crate::{conf, inspect, program, sigpipe, tune};
 
 /// Run a program with Commensal as its malloc
 #[derive(Args)]
@@ -54,12 +50,14 @@ pub struct Run {
 impl Run {
     fn settings(&self) -> Vec<String> {
         let printed = [
-            self.stats.then_some(conf::STATS_AT_EXIT),
-            self.slabinfo.then_some(conf::SLABINFO_AT_EXIT),
-            self.locks.as_ref().map(|_| conf::LOCKS_AT_EXIT),
-            self.locks_json.as_ref().map(|_| conf::LOCKS_JSON_AT_EXIT),
+            self.stats.then_some("stats:exit"),
+            self.slabinfo.then_some("slabinfo:exit"),
+            self.locks.is_some().then_some("locks:exit"),
+            self.locks_json.is_some().then_some("locks:json"),
         ];
-        let filter = self.locks.as_deref().or(self.locks_json.as_deref()).and_then(conf::lock_filter);
+        // With an empty filter, that of the environment holds.
+        let filter = self.locks.iter().chain(&self.locks_json).find(|filter| !filter.is_empty());
+        let filter = filter.map(|filter| format!("locks.filter:{filter}"));
         self.conf.iter().cloned().chain(printed.into_iter().flatten().map(str::to_owned)).chain(filter).collect()
     }
 }
@@ -86,11 +84,9 @@ fn prepare(request: &Run) -> Result<Command, Failure> {
     let mut command = Command::new(path);
     command.arg0(name).args(&request.command[1..]);
     let page = tune::page_for_this_process();
-    let control = page.as_ref().map(tune::setting);
-    let settings = request.settings();
+    let mut settings = request.settings();
     let observe = conf::observe_this_process(std::env::var_os(conf::VARIABLE).as_deref(), &settings);
-    let settings: Vec<String> = settings.into_iter().chain(control).chain(observe).collect();
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    settings.extend(page.as_ref().map(tune::setting).into_iter().chain(observe));
     conf::preload(&mut command, &library.path, &settings);
     // It stays open in the program.
     std::mem::forget(page);

@@ -8,10 +8,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{commensal, commensal_does, compile, install_program, library, skip, text, write_program};
-
-/// A user without rights, there on every Linux.
-const NOBODY: u32 = 65534;
+use common::{
+    NOBODY, commensal, commensal_does, compile, for_everybody, install_program, library, skip, text, write_program,
+};
 
 /// A program without a C library, that leaves with status 7.
 const STATIC_SOURCE: &str = r#"
@@ -78,7 +77,7 @@ fn program_that_cannot_be_executed_ends_with_126_and_one_line() {
     fs::write(&plain, "text").unwrap();
     let orphan = folder.path().join("orphan");
     write_program(&orphan, "#!/no/such/interpreter\n");
-    for path in [plain.as_path(), folder.path(), orphan.as_path()] {
+    for path in [&plain, folder.path(), &orphan, Path::new("/dev/null")] {
         let path = path.to_str().unwrap();
         let done = commensal_does(&["run", "--", path]);
         assert_eq!(done.status.code(), Some(126), "{path}");
@@ -118,7 +117,7 @@ fn settings_are_merged_and_the_command_line_wins() {
         settings.to_owned()
     };
     assert_eq!(merged("a:1,keep:2", &["--conf", "keep:3,huge:avoid"]), "a:1,keep:3,huge:avoid,");
-    assert_eq!(merged("a:1", &["--conf", "keep:3", "--conf", "lazy:off,keep:4"]), "a:1,lazy:off,keep:4,");
+    assert_eq!(merged("a:1", &["--conf", "keep:3", "--conf", "lazy:off,keep:4"]), "a:1,keep:3,lazy:off,keep:4,");
     assert_eq!(merged("a:1", &["--stats"]), "a:1,stats:exit,");
     assert_eq!(merged("stats:off", &["--conf", "keep:2", "--stats"]), "keep:2,stats:exit,");
     assert_eq!(merged("a:1", &["--slabinfo"]), "a:1,slabinfo:exit,");
@@ -196,17 +195,9 @@ fn program_with_file_capabilities_is_named() {
     if !rustix::process::getuid().is_root() {
         return skip("program_with_file_capabilities_is_named", "only root can give capabilities");
     }
-    // The least that an unprivileged user needs: the command, the library and the program where all may read.
     let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let place = |from: &Path, name: &str| {
-        let to = folder.path().join(name);
-        install_program(fs::File::open(from).unwrap(), &to);
-        to
-    };
-    let command = place(Path::new(env!("CARGO_BIN_EXE_commensal")), "commensal");
-    place(library(), "libcommensal.so");
-    let program = place(Path::new("/bin/true"), "true");
+    let (command, program) = (for_everybody(folder.path()), folder.path().join("true"));
+    install_program(fs::File::open("/bin/true").unwrap(), &program);
     // Version 2, effective, CAP_NET_BIND_SERVICE; as `setcap cap_net_bind_service=ep` writes it.
     let mut value = [0u8; 20];
     value[..4].copy_from_slice(&0x0200_0001u32.to_le_bytes());

@@ -26,7 +26,7 @@ use lab::process::Interrupt;
 use lab::table;
 use tempfile::TempDir;
 
-use crate::failure::{Failure, Status};
+use crate::failure::Failure;
 use crate::library::Library;
 use crate::{arms, conf, places};
 
@@ -100,8 +100,7 @@ fn walk(interrupt: Interrupt) -> Result<ExitCode, Failure> {
 /// Comparing programs would prove nothing if the loader did not put the library into them.
 fn check_loaded(library: &Library) -> Result<(), Failure> {
     let mut command = Command::new("cat");
-    command.arg("/proc/self/maps").stdin(Stdio::null());
-    conf::preload_alone(&mut command, Some(&library.path));
+    command.arg("/proc/self/maps").stdin(Stdio::null()).env_remove(conf::VARIABLE).env(conf::PRELOAD, &library.path);
     let output = command.output().map_err(|error| trouble("run cat", &error))?;
     let maps = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && maps.contains(&*library.path.to_string_lossy()) {
@@ -114,7 +113,7 @@ fn check_loaded(library: &Library) -> Result<(), Failure> {
         output.status,
         said.lines().next().unwrap_or_default()
     );
-    Err(Failure::new(Status::Ours, line))
+    Err(Failure::ours(line))
 }
 
 fn what_next(library: &Path) -> String {
