@@ -107,12 +107,4 @@ mod tests {
             assert!(named_settings(wrong).is_err(), "{wrong}");
         }
     }
-
-    #[test]
-    fn arm_names_given_twice_are_refused() {
-        let arms = |names: &[&str]| names.iter().map(|name| Arm::preloading(*name, "/l.so")).collect::<Vec<_>>();
-        assert!(check_names(&arms(&["a", "b"])).is_ok());
-        assert!(check_names(&arms(&["a", "b", "a"])).is_err());
-        assert!(check_names(&arms(&["a", "a again"])).is_err());
-    }
 }

@@ -1,7 +1,7 @@
 //! Finding the program that a name means, as `execvp` does.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -46,14 +46,11 @@ fn check(path: &Path) -> Result<(), Failure> {
         return Err(refused(path, "is not a regular file, so it cannot be a program"));
     }
     if accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_err() {
-        return Err(refused(path, &not_executable(&metadata)));
+        let mode = metadata.permissions().mode() & 0o7777;
+        let advice = "try chmod +x, or put its interpreter before it";
+        return Err(refused(path, &format!("is not executable for you (mode {mode:04o}); {advice}")));
     }
     Ok(())
-}
-
-fn not_executable(metadata: &Metadata) -> String {
-    let mode = metadata.permissions().mode() & 0o7777;
-    format!("is not executable for you (mode {mode:04o}); try chmod +x, or put its interpreter before it")
 }
 
 fn refused(path: &Path, what: &str) -> Failure {
@@ -83,24 +80,4 @@ pub fn cannot_execute(path: &Path, error: &io::Error) -> Failure {
         format!("cannot be executed ({error}); is it a program for this machine?")
     };
     refused(path, &what)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn program_name_is_looked_up_in_path_and_a_path_is_not() {
-        assert!(resolve(OsStr::new("sh")).unwrap().ends_with("sh"));
-        assert_eq!(resolve(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
-        let missing = resolve(OsStr::new("./sh")).unwrap_err();
-        assert_eq!(missing.status, Status::Missing);
-    }
-
-    #[test]
-    fn directories_and_plain_files_are_found_but_not_executable() {
-        for path in ["/tmp", "/etc/passwd", "/dev/null"] {
-            assert_eq!(resolve(OsStr::new(path)).unwrap_err().status, Status::NotExecutable, "{path}");
-        }
-    }
 }
