@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use commensal::heap::control::{MARK, NAME_BYTES, OFFSETS, REFUSED, REFUSED_BY_KERNEL};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, fcntl_add_seals, flock, memfd_create};
@@ -58,55 +59,53 @@ pub fn setting(page: &OwnedFd) -> String {
     format!("control:{}", page.as_raw_fd())
 }
 
-/// Asks, and waits for the answer.
+/// Asks, and prints the answer.
 pub fn tune(request: &Tune) -> Result<ExitCode, Failure> {
-    let failed = |what: String| Failure::ours(what);
-    if request.cache.len() > NAME_BYTES {
-        return Err(Failure::usage(format!("CACHE has {} bytes; expected at most {NAME_BYTES}", request.cache.len())));
+    let Tune { pid, cache, limit, batch, .. } = request;
+    if cache.len() > NAME_BYTES {
+        return Err(Failure::usage(format!("CACHE has {} bytes; expected at most {NAME_BYTES}", cache.len())));
     }
-    let page = open(request.pid).map_err(failed)?;
-    // Requests of two operators wait for each other.
-    flock(&page, FlockOperation::LockExclusive)
-        .map_err(|error| failed(format!("cannot lock the page of the process ({error})")))?;
-    let asked = ask(&page, request).map_err(|error| failed(format!("cannot write the request ({error})")))?;
-    let until = Instant::now() + Duration::from_secs(request.wait.into());
-    while read(&page, OFFSETS[2]).map_err(|error| failed(format!("cannot read the answer ({error})")))? != asked {
-        if Instant::now() > until {
-            return Err(failed(format!(
-                "process {} has not taken the request within {} s, because no thread reached a slow path of the library; it \
-                 will when one does",
-                request.pid, request.wait
-            )));
-        }
-        std::thread::sleep(PAUSE);
-    }
-    match read(&page, OFFSETS[3]).map_err(|error| failed(format!("cannot read the answer ({error})")))? {
+    match answer(request).map_err(Failure::of)? {
         0 => {
-            let Tune { pid, cache, .. } = request;
-            Err(failed(format!("process {pid} has no cache {cache}; commensal slabinfo {pid} lists its caches")))
+            Err(Failure::ours(format!("process {pid} has no cache {cache}; commensal slabinfo {pid} lists its caches")))
         }
-        REFUSED => Err(failed("expected a BATCH of 1 to 125, and a LIMIT from BATCH to 256".to_owned())),
-        REFUSED_BY_KERNEL => Err(failed(
-            "the kernel refused membarrier, so magazines in use keep their size until the program replaces them"
-                .to_owned(),
+        REFUSED => Err(Failure::ours("expected a BATCH of 1 to 125, and a LIMIT from BATCH to 256")),
+        REFUSED_BY_KERNEL => Err(Failure::ours(
+            "the kernel refused membarrier, so magazines in use keep their size until the program replaces them",
         )),
         caches => {
             let many = if caches == 1 { "cache" } else { "caches" };
-            println!(
-                "{caches} {many} {} of process {}: limit {}, batch {}",
-                request.cache, request.pid, request.limit, request.batch
-            );
+            println!("{caches} {many} {cache} of process {pid}: limit {limit}, batch {batch}");
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
+/// Writes the request, and waits for the answer.
+fn answer(request: &Tune) -> Result<u32> {
+    let page = open(request.pid)?;
+    // Requests of two operators wait for each other.
+    flock(&page, FlockOperation::LockExclusive).context("cannot lock the page of the process")?;
+    let asked = ask(&page, request).context("cannot write the request")?;
+    let until = Instant::now() + Duration::from_secs(request.wait.into());
+    while read(&page, OFFSETS[2])? != asked {
+        ensure!(
+            Instant::now() <= until,
+            "process {} has not taken the request within {} s, because no thread reached a slow path of the library; it \
+             will when one does",
+            request.pid,
+            request.wait
+        );
+        std::thread::sleep(PAUSE);
+    }
+    read(&page, OFFSETS[3]).context("cannot read the answer")
+}
+
 /// The page of a process, or why there is none.
-fn open(pid: u32) -> Result<File, String> {
-    let folder = PathBuf::from(format!("/proc/{pid}/fd"));
-    let entries = fs::read_dir(&folder).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("no process {pid}"),
-        _ => format!("cannot look into process {pid} ({error})"),
+fn open(pid: u32) -> Result<File> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("no process {pid}"),
+        _ => anyhow!("cannot look into process {pid} ({error})"),
     })?;
     let is_page = |path: &PathBuf| {
         let name = fs::read_link(path).unwrap_or_default();
@@ -118,7 +117,7 @@ fn open(pid: u32) -> Result<File, String> {
             return Ok(page);
         }
     }
-    Err(format!("process {pid} does not run under commensal run, or has closed its descriptors"))
+    bail!("process {pid} does not run under commensal run, or has closed its descriptors")
 }
 
 /// Writes a request; returns its number.
