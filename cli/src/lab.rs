@@ -21,7 +21,7 @@ use crate::{arms, forecast, merge, places};
 /// Each experiment prints what a document says, what was measured here, and whether the two agree.
 ///
 /// Exit status: 0; 1 if a program failed or behaved unlike the baseline.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct Lab {
     /// An experiment, or one of: "list" lists the experiments; "all" runs them in turn; "calibrate" measures the costs of this
     /// machine's operations; "validate" tests the simulated machine; "forecast" simulates larger machines; "merge" joins
@@ -162,22 +162,33 @@ pub fn interrupt() -> Result<Interrupt, Failure> {
     Interrupt::register().map_err(|error| Failure::ours(format!("cannot watch for Ctrl-C ({error})")))
 }
 
-/// Calibrates, validates, or forecasts.
-fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
-    let without = [
+/// Refuses an option that is none of these.
+pub fn has_only(request: &Lab, options: &[&str], why: &str) -> Result<(), Failure> {
+    let given = [
         ("--cpus", request.cpus.is_some()),
         ("--blocks", request.blocks.is_some()),
         ("--seed", request.seed.is_some()),
-        ("--report", request.report.is_some() && request.name != FORECAST),
-        ("--out", request.out.is_some() && request.name != CALIBRATE),
-        ("--json", request.json.is_some() && request.name == CALIBRATE),
-        ("--quick", request.quick && request.name == FORECAST),
-        ("--profile", request.profile.is_some() && request.name == CALIBRATE),
-        ("--shard", request.shard.is_some() && request.name != FORECAST),
+        ("--report", request.report.is_some()),
+        ("--out", request.out.is_some()),
+        ("--json", request.json.is_some()),
+        ("--quick", request.quick),
+        ("--profile", request.profile.is_some()),
+        ("--shard", request.shard.is_some()),
     ];
-    if let Some((option, _)) = without.into_iter().find(|(_, is_there)| *is_there) {
-        return Err(Failure::usage(format!("lab {} has no option {option}; leave it out", request.name)));
-    }
+    let wrong = given.into_iter().find(|(option, is_given)| *is_given && !options.contains(option));
+    wrong.map_or(Ok(()), |(option, _)| {
+        Err(Failure::usage(format!("lab {} has no option {option}{why}; leave it out", request.name)))
+    })
+}
+
+/// Calibrates, validates, or forecasts.
+fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
+    let options: &[&str] = match request.name.as_str() {
+        CALIBRATE => &["--quick", "--out"],
+        VALIDATE => &["--quick", "--profile", "--json"],
+        _ => &["--profile", "--json", "--report", "--shard"],
+    };
+    has_only(request, options, "")?;
     let interrupt = interrupt()?;
     let done = match (request.name.as_str(), request.shard) {
         (CALIBRATE, _) => forecast::calibrated(request, &interrupt),

@@ -14,7 +14,6 @@ use crate::{forecast, places};
 
 /// Makes the part of an experiment.
 pub fn make(request: &Lab, experiment: &dyn Experiment, setting: &Setting, shard: Shard) -> Result<ExitCode, Failure> {
-    let usage = |line: &str| Failure::usage(format!("--shard: {line}"));
     if !setting.machine.is_simulated() {
         return Err(usage("only simulations give the same figures on all machines; add --cpus N"));
     }
@@ -50,9 +49,12 @@ pub fn forecast(request: &Lab, interrupt: &Interrupt, shard: Shard) -> Result<Ex
     write(asked, &answers, shard, interrupt, json)
 }
 
+fn usage(line: &str) -> Failure {
+    Failure::usage(format!("--shard: {line}"))
+}
+
 /// Where the part goes.
 fn place(request: &Lab) -> Result<&Path, Failure> {
-    let usage = |line: &str| Failure::usage(format!("--shard: {line}"));
     if request.report.is_some() {
         return Err(usage("a part has no report; use --report with lab merge"));
     }
@@ -73,21 +75,9 @@ fn write(
 
 /// Joins parts, and shows the result that one machine would have given.
 pub fn merged(request: &Lab) -> Result<ExitCode, Failure> {
-    let without = [
-        ("--cpus", request.cpus.is_some()),
-        ("--blocks", request.blocks.is_some()),
-        ("--seed", request.seed.is_some()),
-        ("--out", request.out.is_some()),
-        ("--quick", request.quick),
-        ("--profile", request.profile.is_some()),
-        ("--shard", request.shard.is_some()),
-    ];
-    if let Some((option, _)) = without.into_iter().find(|(_, is_there)| *is_there) {
-        return Err(Failure::usage(format!("lab merge has no option {option}: the parts determine it; leave it out")));
-    }
-    let usage = |error: anyhow::Error| Failure::usage(format!("{error:#}"));
-    let parts = request.files.iter().map(|path| Part::read(path)).collect::<Result<Vec<_>, _>>().map_err(usage)?;
-    match merge(parts).map_err(usage)? {
+    lab::has_only(request, &["--json", "--report"], ": the parts determine it")?;
+    let parts: Result<Vec<_>, _> = request.files.iter().map(|path| Part::read(path)).collect();
+    match parts.and_then(merge).map_err(|error| Failure::usage(format!("{error:#}")))? {
         Merged::Runs(asked, figures) => evaluate(request, asked, &Answers::given(figures)),
         Merged::Exploration(explored) => {
             if request.report.is_some() {
@@ -111,11 +101,9 @@ fn evaluate(request: &Lab, asked: Request, answers: &Answers) -> Result<ExitCode
         seed: Some(asked.seed),
         cpus: asked.cpus,
         profile: Some(asked.profile.unwrap_or_else(|| lab::SIMPLE.to_owned())),
-        out: None,
         json: request.json.clone(),
         report: request.report.clone(),
-        shard: None,
-        files: Vec::new(),
+        ..Lab::default()
     };
     if as_asked.name == FORECAST {
         return forecast::forecast(&as_asked, answers, &lab::interrupt()?);
