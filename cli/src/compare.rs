@@ -58,10 +58,6 @@ pub struct Compare {
     #[arg(long, value_name = "W", value_parser = width)]
     until_ci: Option<f64>,
 
-    /// Number of blocks to run first and drop
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    warm_ups: u32,
-
     /// Shell command to run before each run; it is not measured
     #[arg(long, value_name = "CMD")]
     prepare: Option<String>,
@@ -192,7 +188,6 @@ fn plan(request: &Compare, subjects: usize) -> Plan {
         (None, None) => Length::Fitting(USUAL),
     };
     Plan {
-        warm_ups: request.warm_ups as usize,
         limit: request.time_limit,
         prepare: request.prepare.clone(),
         input: request.input.clone(),
@@ -286,26 +281,4 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or("expected a number of seconds, more than 0 and at most a year".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn widths_are_parts_or_percents() {
-        assert_eq!(width("0.02"), Ok(0.02));
-        assert_eq!(width("2%"), Ok(0.02));
-        for wrong in ["", "2", "0", "-1%", "x", "nan"] {
-            assert!(width(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn time_limits_are_seconds() {
-        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
-        for wrong in ["0", "-1", "nan", "1e300", "soon"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
-    }
 }
