@@ -10,6 +10,8 @@
 
 use commensal::counter::LazyCounter;
 use metrics::CounterFn;
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::{MetricType, TypedMetric};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,12 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// Signal handlers may add. A fork child continues from its parent's count.
 #[derive(Clone, Debug, Default)]
-pub struct Counter(pub(crate) Arc<Shared>);
+pub struct Counter(Arc<Shared>);
 
 /// A cache line of its own: else the owner of one counter would write to the line that another counter's owner reads.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct Shared {
+struct Shared {
     counted: LazyCounter,
     lift: AtomicU64,
 }
@@ -77,5 +79,25 @@ impl CounterFn for Counter {
 
     fn absolute(&self, least: u64) {
         self.0.absolute(least);
+    }
+}
+
+impl From<Counter> for metrics::Counter {
+    fn from(counter: Counter) -> Self {
+        Self::from_arc(counter.0)
+    }
+}
+
+impl TypedMetric for Counter {
+    const TYPE: MetricType = MetricType::Counter;
+}
+
+impl EncodeMetric for Counter {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        encoder.encode_counter::<NoLabelSet, _, u64>(&self.get(), None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
     }
 }
