@@ -53,7 +53,12 @@ enum Action {
     Run(run::Run),
     Compare(compare::Compare),
     Conf(settings::Conf),
-    Doctor(doctor::Doctor),
+    /// Check how the library works on this machine: its mode, the reason, and what it costs
+    ///
+    /// Runs a small process under the library. Each finding says what it means for programs, and what you can do.
+    ///
+    /// Exit status: 0 if programs can run under the library, otherwise 1.
+    Doctor,
     Tune(tune::Tune),
     Top(stat::Top),
     Stat(stat::Stat),
@@ -114,20 +119,14 @@ fn main() -> ExitCode {
 
 /// Runs the bundled program that the words name; none if they ask for help.
 fn workload(mut words: Peekable<impl Iterator<Item = String>>) -> Option<ExitCode> {
-    match words.peek().map(String::as_str) {
-        Some("--help" | "-h") => return None,
-        Some(doctor::trial::NAME) => {
-            return Some(match words.nth(1).as_deref() {
-                Some(doctor::sandbox::NAME) => doctor::sandbox::main(),
-                _ => doctor::trial::main(),
-            });
-        }
-        _ => {}
+    let first = words.peek();
+    if first.is_some_and(|word| word == "--help" || word == "-h") {
+        return None;
     }
-    match words.peek().and_then(|word| probe::find(word)) {
-        Some(probe) => Some(probe::main(probe, words.skip(1))),
-        None => Some(programs::main(&[WORKLOAD], words)),
-    }
+    Some(match first.and_then(|word| probe::find(word)) {
+        Some(probe) => probe::main(probe, words.skip(1)),
+        None => programs::main(&[WORKLOAD], words),
+    })
 }
 
 fn is_hackbench() -> bool {
@@ -143,7 +142,7 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Action::Compare(request)) => compare::compare(&request),
         Some(Action::Conf(request)) => Ok(settings::conf(&request)),
         Some(Action::Lab(request)) => lab::lab(&request),
-        Some(Action::Doctor(request)) => doctor::doctor(&request),
+        Some(Action::Doctor) => doctor::doctor(),
         Some(Action::Tune(request)) => tune::tune(&request),
         Some(Action::Top(request)) => stat::top(&request),
         Some(Action::Stat(request)) => stat::stat(&request),

@@ -832,7 +832,7 @@ size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_
 
 /// Enters plain mode, in which the library makes only system calls that the C library's malloc and threads make too.
 /// Call it before you install a filter by other means than prctl; prctl calls it. Plain mode lasts, also in fork
-/// children. `commensal doctor --sandbox` prints what it costs.
+/// children. `docs/how/sandbox.md` says what it costs.
 ///
 /// Time: some microseconds. Signal handlers: no.
 void cm_sandbox_enter(void);

@@ -13,7 +13,6 @@ use std::process::ExitCode;
 
 use host::Host;
 use host::figures::measure;
-pub use host::function;
 use lab::profile::{Operation, Profile};
 
 /// The probes by name.
