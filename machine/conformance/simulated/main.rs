@@ -7,8 +7,9 @@ use machine::simulation::explore::Plan;
 use machine::simulation::worker::{self, Exit};
 use machine::simulation::{self, Place, Rates, Settings, simulate};
 use machine::slot::Mode;
+use simulated_conformance::case::{Case, Cases};
 use simulated_conformance::runner::Child;
-use simulated_conformance::{Case, Ended, Fork, Job, Placement, Runner, cases};
+use simulated_conformance::{Ended, Fork, Job, Placement, Runner, cases};
 use std::io::Write;
 use std::time::Duration;
 
@@ -70,15 +71,7 @@ fn runs() -> u64 {
     (SEEDS as f64 * effort).ceil() as u64
 }
 
-fn of_module(mode: Mode, module: &str, is_asked: fn(&&Case) -> bool) -> Vec<&'static Case> {
-    let is_of = |case: &&Case| case.name.split("::").next() == Some(module);
-    let found: Vec<_> = cases().filter(is_of).filter(|case| case.fits(mode)).filter(is_asked).collect();
-    assert!(!found.is_empty(), "there is no such case of {module}");
-    found
-}
-
-fn pass(mode: Mode, module: &str) {
-    let cases = of_module(mode, module, |case| case.planted.is_none());
+fn pass(mode: Mode, cases: Cases) {
     let mut failures = Vec::new();
     for seed in 0..runs() {
         if !failures.is_empty() {
@@ -93,7 +86,7 @@ fn pass(mode: Mode, module: &str) {
     assert!(failures.is_empty(), "{}", failures.concat());
 }
 
-fn find(mode: Mode, module: &str) {
+fn find(mode: Mode, planted: Cases) {
     let find_one = |case: &Case| {
         for steps in STEPS {
             for seed in 0..SEEDS {
@@ -108,19 +101,11 @@ fn find(mode: Mode, module: &str) {
         }
         Some(format!("{} in mode {mode:?} misses what is planted: {}\n", case.name, case.planted.unwrap_or("")))
     };
-    let planted = of_module(mode, module, |case| case.planted.is_some());
     let missed: Vec<_> = planted.into_iter().filter_map(find_one).collect();
     assert!(missed.is_empty(), "{}", missed.concat());
 }
 
-simulated_conformance::tests! { pass, find }
-
-#[test]
-fn cases_all_belong_to_a_tested_module() {
-    let left_out: Vec<_> =
-        cases().filter(|case| !MODULES.contains(&case.name.split("::").next().unwrap_or(""))).collect();
-    assert!(left_out.is_empty(), "these cases belong to no module that is tested: {left_out:?}");
-}
+simulated_conformance::tests! { cases, pass, find }
 
 const CPUS: usize = 4;
 

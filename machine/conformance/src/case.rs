@@ -23,6 +23,38 @@ impl Case {
     pub fn fits(&self, mode: Mode) -> bool {
         self.only.is_none_or(|only| only == mode)
     }
+
+    fn module(&self) -> &str {
+        self.name.split("::").next().unwrap_or_default()
+    }
+
+    fn operation(&self) -> &str {
+        self.name.split(' ').next().unwrap_or_default()
+    }
+}
+
+pub type Cases = Vec<&'static Case>;
+
+/// The cases of a module: the machine's own, or the planted ones.
+pub fn of_module(all: Cases, mode: Mode, module: &str, is_planted: bool) -> Cases {
+    let is_asked = |case: &&Case| case.module() == module && case.fits(mode) && case.planted.is_some() == is_planted;
+    let found: Cases = all.into_iter().filter(is_asked).collect();
+    assert!(!found.is_empty(), "there is no such case of {module}");
+    found
+}
+
+/// Panics if a case belongs to no module that is tested. Or if nothing is planted in an operation: a body that nothing
+/// makes fail would be no test.
+pub fn check(all: Cases, modules: &[&str]) {
+    for mode in [BY_IDS, PER_THREAD] {
+        let is_planted = |of: &Case| {
+            all.iter().any(|case| case.fits(mode) && case.operation() == of.operation() && case.planted.is_some())
+        };
+        for case in all.iter().filter(|case| case.fits(mode)) {
+            assert!(modules.contains(&case.module()), "{case:?} belongs to no module that is tested");
+            assert!(is_planted(case), "nothing is planted in {case:?}");
+        }
+    }
 }
 
 pub const BY_IDS: Mode = Mode::ConcurrencyId;
@@ -88,26 +120,42 @@ pub const fn narrowest(of_operation: &[Mode], own: &[Mode]) -> Option<Mode> {
     }
 }
 
-/// Makes the tests of a machine. For each mode and module, the machine's cases must pass, and the planted bugs must be
-/// found. `pass` and `find` take a mode and a module's name; all names are in `MODULES`.
+/// Makes the tests of a machine from all cases. For each mode and module, `pass` gets the machine's, and `find` the
+/// planted ones.
 #[macro_export]
 macro_rules! tests {
-    ($pass:ident, $find:ident) => {
-        $crate::tests! { $pass $find slot kick sync thread vm publication sandbox clock root fault code }
+    ($all:ident, $pass:ident, $find:ident) => {
+        $crate::tests! { $all $pass $find slot kick sync thread vm publication sandbox clock root fault code }
     };
-    ($pass:ident $find:ident $($module:ident)*) => {
-        $crate::tests! { by_ids, BY_IDS, $pass, $($module)* }
-        $crate::tests! { in_fallback, PER_THREAD, $pass, $($module)* }
-        $crate::tests! { planted_by_ids, BY_IDS, $find, $($module)* }
-        $crate::tests! { planted_in_fallback, PER_THREAD, $find, $($module)* }
-        const MODULES: &[&str] = &[$(stringify!($module)),*];
+    ($all:ident $pass:ident $find:ident $($module:ident)*) => {
+        $crate::tests! { by_ids, BY_IDS, $all, $pass, false, $($module)* }
+        $crate::tests! { in_fallback, PER_THREAD, $all, $pass, false, $($module)* }
+        $crate::tests! { planted_by_ids, BY_IDS, $all, $find, true, $($module)* }
+        $crate::tests! { planted_in_fallback, PER_THREAD, $all, $find, true, $($module)* }
+
+        #[test]
+        fn cases_are_tested_and_can_fail() {
+            $crate::case::check($all().collect(), &[$(stringify!($module)),*]);
+        }
     };
-    ($name:ident, $mode:ident, $run:ident, $($module:ident)*) => {
+    ($name:ident, $mode:ident, $all:ident, $run:ident, $planted:literal, $($module:ident)*) => {
         mod $name {
-            $(#[test] fn $module() { super::$run($crate::case::$mode, stringify!($module)); })*
+            use $crate::case::{$mode as MODE, of_module};
+            $(#[test] fn $module() {
+                super::$run(MODE, of_module(super::$all().collect(), MODE, stringify!($module), $planted));
+            })*
         }
     };
 }
+
+/// An operation that is unsafe, as a safe function of the table.
+macro_rules! trusted {
+    (|$($argument:pat_param),*| $call:expr) => {
+        // SAFETY: the table's only users are the bodies, which keep the machine's contract.
+        |$($argument),*| unsafe { $call }
+    };
+}
+pub(crate) use trusted;
 
 /// Returns an [`Outcome`] with a message unless a condition holds; or, in a fork child, a `static` message.
 macro_rules! ensure {

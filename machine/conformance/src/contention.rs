@@ -4,8 +4,8 @@
 //! wait is chosen so that a reading that misses a part shows it.
 
 use crate::case::{Findings, Outcome, ensure};
-use crate::runner::{Placement, Runner, crowd, repeat};
-use crate::sync::{Middle, Operations, wait_until};
+use crate::runner::{Placement, Runner, crowd, repeat, wait_until};
+use crate::sync::{Middle, Operations};
 use machine::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Contention, Ordering, PLACES, Site, Waited};
 use machine::{clock, here, thread};
 

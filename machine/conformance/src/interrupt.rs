@@ -1,7 +1,7 @@
 //! `machine::thread`: interrupting another thread.
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
-use crate::runner::{Placement, Runner, crowd};
+use crate::runner::{Placement, Runner, crowd, wait_until};
 use machine::sync::{AtomicU32, AtomicU64, Ordering};
 use machine::{clock, code, thread};
 
@@ -62,14 +62,9 @@ pub fn interrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
         if which == 0 {
             identity.store(thread::identity(), Ordering::Relaxed);
             number.store(code::thread_number(), Ordering::Release);
-            while done.load(Ordering::Relaxed) == 0 {
-                runner.pause();
-            }
-            return;
+            return wait_until(runner, || done.load(Ordering::Relaxed) != 0);
         }
-        while number.load(Ordering::Acquire) == 0 {
-            runner.pause();
-        }
+        wait_until(runner, || number.load(Ordering::Acquire) != 0);
         for round in 1..=ROUNDS {
             let before = TIMES.load(Ordering::Acquire);
             (operations.interrupt)(number.load(Ordering::Relaxed));

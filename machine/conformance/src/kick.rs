@@ -12,7 +12,7 @@
 //! Restarting is specified and tested with the slots: [`crate::slot::Operations::restart`].
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
-use crate::runner::{Fork, Job, Placement, Runner, random};
+use crate::runner::{Job, Placement, Runner, in_children, random, wait_until};
 use machine::kick::{self, Refused};
 use machine::sync::{AtomicU64, Ordering, compiler_fence, fence};
 use machine::{clock, fault, thread};
@@ -88,22 +88,17 @@ type Fence<'a> = &'a (dyn Fn() -> Result<(), Refused> + Sync);
 fn outwait(runner: &dyn Runner, operations: &Operations) -> Result<(), Refused> {
     fence(Ordering::SeqCst);
     let since = clock::now_ns();
-    while !(operations.have_stores_arrived)(since) {
-        runner.pause();
-    }
+    wait_until(runner, || (operations.have_stores_arrived)(since));
     Ok(())
 }
 
 pub fn registered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.register)() == Ok(()), "the system refuses kicks");
     ensure!((operations.register)() == Ok(()), "the system refuses kicks at the second time");
-    for fork in [Fork::Bare, Fork::Ordinary] {
-        let kicks_in_child = &mut || {
-            let done = (operations.fence_all)().and((operations.restart)(0)).and((operations.restart_all)());
-            if done.is_ok() { Ok(()) } else { Err("a fork child cannot kick") }
-        };
-        runner.fork(fork, kicks_in_child).well()?;
-    }
+    in_children(runner, |_| {
+        let done = (operations.fence_all)().and((operations.restart)(0)).and((operations.restart_all)());
+        done.map_err(|Refused| "a fork child cannot kick")
+    })?;
     Ok("also for fork children".into())
 }
 

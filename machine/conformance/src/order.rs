@@ -1,8 +1,7 @@
 //! `machine::sync`: an order between a change and a look.
 
 use crate::case::{Findings, Outcome, demand, operations};
-use crate::runner::{Placement, Runner, crowd};
-use crate::sync::wait_until;
+use crate::runner::{Placement, Runner, crowd, wait_until};
 use machine::sync::{AtomicU32, Ordering, order_after_change};
 
 operations! {

@@ -1,10 +1,10 @@
 //! `machine::root`: the one region that all state hangs from, and the one area beside it.
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
-use crate::runner::{Child, Fork, Placement, Runner, alone, crowd};
+use crate::runner::{Fork, Placement, Runner, alone, crowd, stay};
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicUsize, Ordering};
-use machine::{clock, root, thread, vm};
+use machine::{root, thread, vm};
 
 operations! {
     /// Publishes a region, once.
@@ -102,10 +102,8 @@ pub fn kept(runner: &dyn Runner, operations: &Operations) -> Outcome {
     word(words - 1).store(1, Ordering::Relaxed);
     let seen = alone(runner, || word(words - 1).fetch_add(1, Ordering::Relaxed));
     ensure!(seen == 1, "another thread found {seen} where 1 was written");
-    let child: Child<'_> = &mut || {
-        if word(words - 1).fetch_add(1, Ordering::Relaxed) == 2 { Ok(()) } else { Err("a child's domain is no copy") }
-    };
-    runner.fork(Fork::Bare, child).well()?;
+    let is_copy = || word(words - 1).fetch_add(1, Ordering::Relaxed) == 2;
+    runner.fork(Fork::Bare, &mut || is_copy().then_some(()).ok_or("a child's domain is no copy")).well()?;
     let left = word(words - 1).load(Ordering::Relaxed);
     ensure!(left == 2, "the last word of the domain is {left}, where 2 was written");
     Ok(format!("{} bytes", root::DOMAIN_BYTES))
@@ -204,16 +202,12 @@ mod planted {
         !area().is_null()
     }
 
-    fn linger() {
-        const LINGER_NS: u64 = 20_000_000;
-        let end = clock::now_ns() + LINGER_NS;
-        while clock::now_ns() < end {}
-    }
+    const LINGER_NS: u64 = 20_000_000;
 
     pub(super) fn look_then_store(area: *mut u8) -> bool {
         let none = AREA.load(Ordering::Acquire).is_null();
         if none {
-            linger();
+            stay(LINGER_NS);
             AREA.store(area, Ordering::Release);
         }
         none
@@ -226,7 +220,7 @@ mod planted {
         let word = first.swap(0, Ordering::Relaxed);
         let done = AREA.compare_exchange(null_mut(), area, Ordering::Release, Ordering::Relaxed).is_ok();
         if done {
-            linger();
+            stay(LINGER_NS);
         }
         first.store(word, Ordering::Release);
         done

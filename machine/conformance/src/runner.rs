@@ -5,8 +5,8 @@
 
 use crate::case::Outcome;
 use machine::slot::Mode;
-use machine::sync::{AtomicU64, Ordering};
-use machine::thread;
+use machine::sync::{AtomicU64, AtomicUsize, Ordering};
+use machine::{clock, thread};
 
 /// What one thread does. It has not [`thread::enter`]ed yet.
 pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
@@ -99,6 +99,35 @@ pub fn alone<R: Send>(runner: &dyn Runner, job: impl FnOnce() -> R + Send) -> R 
     });
     runner.run(Placement::Anywhere, vec![job], None);
     result.expect("the runner returns when its jobs have ended")
+}
+
+/// Runs `child` in a child of each kind of fork.
+pub fn in_children(runner: &dyn Runner, mut child: impl FnMut(Fork) -> Result<(), &'static str>) -> Result<(), String> {
+    [Fork::Bare, Fork::Ordinary].into_iter().try_for_each(|fork| runner.fork(fork, &mut || child(fork)).well())
+}
+
+pub fn wait_until(runner: &dyn Runner, condition: impl Fn() -> bool) {
+    while !condition() {
+        runner.pause();
+    }
+}
+
+/// Lets others go on for so long.
+pub fn pause_for(runner: &dyn Runner, ns: u64) {
+    let end = clock::now_ns() + ns;
+    wait_until(runner, || clock::now_ns() > end);
+}
+
+/// Keeps the CPU for so long.
+pub fn stay(ns: u64) {
+    let end = clock::now_ns() + ns;
+    while clock::now_ns() < end {}
+}
+
+/// Returns when so many threads have arrived, of which the caller is one.
+pub fn meet(runner: &dyn Runner, arrived: &AtomicUsize, count: usize) {
+    arrived.fetch_add(1, Ordering::Relaxed);
+    wait_until(runner, || arrived.load(Ordering::Relaxed) >= count);
 }
 
 /// A place for each thread of a crowd, which an interrupt finds by the identity of the thread that it hit.

@@ -1,7 +1,7 @@
 //! `machine::thread`: threads of the runtime's own.
 
 use crate::case::{Outcome, ensure, operations};
-use crate::runner::{Runner, alone};
+use crate::runner::{Runner, alone, pause_for};
 use machine::sync::{AtomicU64, Ordering};
 use machine::thread::Work;
 use machine::{clock, thread};
@@ -60,10 +60,7 @@ pub fn spawned(runner: &dyn Runner, operations: &Operations) -> Outcome {
             ensure!(STRANGER.load(Ordering::Relaxed) != thread::identity(), "a job ran on the thread that spawned it");
         }
         ensure!(!thread::is_alone(), "a process with a thread of the runtime's own is alone");
-        let start = clock::now_ns();
-        while clock::now_ns() - start < LATER_NS {
-            runner.pause();
-        }
+        pause_for(runner, LATER_NS);
         ensure!(TIMES.load(Ordering::Acquire) - before == ROUNDS, "a job ran more often than it was spawned");
         Ok(format!("{ROUNDS} threads"))
     })

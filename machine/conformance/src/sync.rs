@@ -5,7 +5,7 @@
 //! [`crate::thread::Operations::enter`].
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
-use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd};
+use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd, pause_for, wait_until};
 use machine::sync::{Acquired, AtomicBool, AtomicU32, AtomicU64, Contention, Lock, Ordering, Site};
 use machine::{clock, here, thread};
 
@@ -178,13 +178,11 @@ pub fn wakes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let job = |_| {
         while runner.goes_on() {
             (operations.acquire)(&lock, &contention, here!());
-            let end = clock::now_ns() + HOLD_NS;
-            wait_until(runner, || clock::now_ns() > end);
+            pause_for(runner, HOLD_NS);
             (operations.release)(&lock);
             passes.fetch_add(1, Ordering::Relaxed);
             // Away for a moment, so that the holder is not always the same.
-            let end = clock::now_ns() + HOLD_NS;
-            wait_until(runner, || clock::now_ns() > end);
+            pause_for(runner, HOLD_NS);
         }
     };
     runner.run(Placement::Anywhere, crowd(runner.width(), &job), None);
@@ -232,8 +230,7 @@ pub fn abandoned(runner: &dyn Runner, operations: &Operations) -> Outcome {
         _ => {
             wait_until(runner, || held.load(Ordering::Acquire) == 1);
             // Long enough for the other one to fall asleep.
-            let end = clock::now_ns() + 2_000_000;
-            wait_until(runner, || clock::now_ns() > end);
+            pause_for(runner, 2_000_000);
             let result = fork_both_ways(runner, operations, &locks, &contention);
             forked.store(true, Ordering::Release);
             **place.lock().expect("nobody else uses it") = result;
@@ -243,12 +240,6 @@ pub fn abandoned(runner: &dyn Runner, operations: &Operations) -> Outcome {
     outcome?;
     ensure!(held.into_inner() == 2, "a waiting thread never got the lock of the one that stayed");
     Ok("in children and grandchildren, by both forks".into())
-}
-
-pub(crate) fn wait_until(runner: &dyn Runner, condition: impl Fn() -> bool) {
-    while !condition() {
-        runner.pause();
-    }
 }
 
 fn hold(

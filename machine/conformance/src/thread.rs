@@ -4,9 +4,9 @@
 //! thread that forks keeps it.
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
-use crate::runner::{Child, Ended, Fork, Placement, Places, Runner, alone, crowd, repeat};
+use crate::runner::{Child, Ended, Fork, Placement, Places, Runner, alone, crowd, in_children, meet, repeat, stay};
 use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use machine::{clock, thread};
+use machine::thread;
 
 operations! {
     /// Begins a slow path.
@@ -204,28 +204,22 @@ fn keep_in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), 
         let noticed = (operations.enter)();
         noticed && early == own && (operations.id)() == own
     };
-    for fork in [Fork::Bare, Fork::Ordinary] {
-        let child: Child<'_> = &mut || {
-            ensure!(keeps(), static OTHER);
-            let grandchild: Child<'_> = &mut || if keeps() { Ok(()) } else { Err(OTHER) };
-            ensure!(runner.fork(fork, grandchild) == Ended::Well, static OTHER);
-            if alone(runner, || (operations.id)()) == own { Err(TAKEN) } else { Ok(()) }
-        };
-        runner.fork(fork, child).well()?;
-    }
-    Ok(())
+    in_children(runner, |fork| {
+        ensure!(keeps(), static OTHER);
+        let grandchild = runner.fork(fork, &mut || keeps().then_some(()).ok_or(OTHER));
+        ensure!(grandchild == Ended::Well, static OTHER);
+        ensure!(alone(runner, || (operations.id)()) != own, static TAKEN);
+        Ok(())
+    })
 }
 
 pub fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(!(operations.enter)(), "a process that never forked is a child");
     ensure!((operations.notice_forks)(), "forks will not be noticed");
     ensure!(!(operations.enter)(), "arranging for forks to be noticed made one");
-    for fork in [Fork::Bare, Fork::Ordinary] {
-        for other_first in [false, true] {
-            let child: Child<'_> = &mut || notice_once(runner, operations, fork, other_first);
-            runner.fork(fork, child).well()?;
-            ensure!(!(operations.enter)(), "a parent takes itself for a child");
-        }
+    for other_first in [false, true] {
+        in_children(runner, |fork| notice_once(runner, operations, fork, other_first))?;
+        ensure!(!(operations.enter)(), "a parent takes itself for a child");
     }
     Ok("by children and grandchildren".into())
 }
@@ -259,10 +253,7 @@ pub fn arranged_late(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (findings, arrived) = (Findings::new(), AtomicUsize::new(0));
     let job = |_| {
         let before = (operations.identity)();
-        arrived.fetch_add(1, Ordering::Relaxed);
-        while arrived.load(Ordering::Relaxed) < runner.width() {
-            runner.pause();
-        }
+        meet(runner, &arrived, runner.width());
         for _ in 0..TIMES {
             demand!(findings, (operations.notice_forks)(), "forks will not be noticed");
             demand!(findings, !(operations.enter)(), "arranging for forks to be noticed made one");
@@ -293,24 +284,20 @@ pub fn declared(runner: &dyn Runner, operations: &Operations) -> Outcome {
 
 pub fn alone_at_first(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.is_alone)(), "a process that never had a second thread is not alone");
-    in_children(runner, operations)?;
+    is_inherited(runner, operations)?;
     let during = alone(runner, || (operations.is_alone)());
     ensure!(!during, "a process with two threads is alone");
     ensure!(!(operations.is_alone)(), "a process that had a second thread is alone again");
-    in_children(runner, operations)?;
+    is_inherited(runner, operations)?;
     Ok("until the second thread".into())
 }
 
-fn in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), String> {
+fn is_inherited(runner: &dyn Runner, operations: &Operations) -> Result<(), String> {
     let parents = (operations.is_alone)();
-    for fork in [Fork::Bare, Fork::Ordinary] {
-        let child: Child<'_> = &mut || {
-            let is_same = (operations.is_alone)() == parents;
-            is_same.then_some(()).ok_or("a child does not say what its parent said of being alone")
-        };
-        runner.fork(fork, child).well()?;
-    }
-    Ok(())
+    in_children(runner, |_| {
+        let is_same = (operations.is_alone)() == parents;
+        is_same.then_some(()).ok_or("a child does not say what its parent said of being alone")
+    })
 }
 
 pub fn uninterrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -324,20 +311,16 @@ pub fn uninterrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
         let interrupted = me != 0 && sheltered.iter().any(|place| place.load(Ordering::Relaxed) == me);
         demand!(findings, !interrupted, "a thread was interrupted that was without signals: identity", me);
     };
-    let stay = || {
-        let end = clock::now_ns() + STAY_NS;
-        while clock::now_ns() < end {}
-    };
     let rounds = AtomicU64::new(0);
     let job = |number: usize| {
         let me = (operations.identity)();
         while runner.goes_on() && findings.none() {
             (operations.without_signals)(&mut || {
                 sheltered[number].store(me, Ordering::Relaxed);
-                stay();
+                stay(STAY_NS);
                 sheltered[number].store(0, Ordering::Relaxed);
             });
-            stay();
+            stay(STAY_NS);
             rounds.fetch_add(1, Ordering::Relaxed);
         }
     };
@@ -358,12 +341,8 @@ pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.on_fork_in_child)(tell), "the function will not be called");
     for (fork, expected) in [(Fork::Ordinary, 1), (Fork::Bare, 0), (Fork::Ordinary, 1)] {
         let child: Child<'_> = &mut || {
-            let told = TOLD.load(Ordering::Relaxed);
-            if told == expected {
-                Ok(())
-            } else {
-                Err("a function for fork children was called too often, or not at all")
-            }
+            ensure!(TOLD.load(Ordering::Relaxed) == expected, static "a function was called too often, or not at all");
+            Ok(())
         };
         runner.fork(fork, child).well()?;
         ensure!(TOLD.load(Ordering::Relaxed) == 0, "a function for fork children was called in the parent");

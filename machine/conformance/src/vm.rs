@@ -3,8 +3,8 @@
 //! In the pseudo-code, a page is `free`, or it is owned: `hidden` (no access), or `committed`, with contents, which are
 //! zeroes at first. An operation that returns null or false has changed nothing.
 
-use crate::case::{Findings, Outcome, demand, ensure, operations};
-use crate::runner::{Child, Ended, Fork, Placement, Runner, crowd, random};
+use crate::case::{Findings, Outcome, demand, ensure, operations, trusted};
+use crate::runner::{Ended, Fork, Placement, Runner, crowd, in_children, random};
 use core::ffi::CStr;
 use core::ptr::null_mut;
 use machine::fault::{self, Plan, Point};
@@ -23,15 +23,15 @@ operations! {
     /// ```
     reserve: fn(*mut u8, usize, Access) -> Option<*mut u8> = vm::reserve,
     /// Pages of ours lose their contents and hold zeroes. Their memory goes back to the system.
-    decommit: unsafe fn(*mut u8, usize) -> bool = vm::decommit,
+    decommit: fn(*mut u8, usize) -> bool = trusted!(|at, bytes| vm::decommit(at, bytes)),
     /// Pages of ours become free.
-    release: unsafe fn(*mut u8, usize) -> bool = vm::release,
+    release: fn(*mut u8, usize) -> bool = trusted!(|at, bytes| vm::release(at, bytes)),
     /// Says what is wanted of huge pages. Contents stay.
-    advise_huge: unsafe fn(*mut u8, usize, Huge) -> bool = vm::advise_huge,
+    advise_huge: fn(*mut u8, usize, Huge) -> bool = trusted!(|at, bytes, wish| vm::advise_huge(at, bytes, wish)),
     /// Has the system show a name of pages. Contents stay.
-    name: unsafe fn(*mut u8, usize, &'static CStr) -> bool = vm::name,
+    name: fn(*mut u8, usize, &'static CStr) -> bool = trusted!(|at, bytes, name| vm::name(at, bytes, name)),
     /// In each child of a later fork the pages hold zeroes. Here contents stay.
-    wipe_on_fork: unsafe fn(*mut u8, usize) -> bool = vm::wipe_on_fork,
+    wipe_on_fork: fn(*mut u8, usize) -> bool = trusted!(|at, bytes| vm::wipe_on_fork(at, bytes)),
     /// Moves contents without copying.
     ///
     /// ```text
@@ -39,12 +39,11 @@ operations! {
     ///     to's contents = from's contents
     ///     from's contents = zeroes
     /// ```
-    move_pages: unsafe fn(*mut u8, *mut u8, usize) -> bool = vm::move_pages,
+    move_pages: fn(*mut u8, *mut u8, usize) -> bool = trusted!(|from, to, bytes| vm::move_pages(from, to, bytes)),
     /// Bytes of ours hold zeroes, by plain writes; those beside them stay as they are. Any address and size.
-    // SAFETY: passed on; inlined always, it is no function to point to.
-    zero: unsafe fn(*mut u8, usize) = |at, bytes| unsafe { vm::zero(at, bytes) },
+    zero: fn(*mut u8, usize) = trusted!(|at, bytes| vm::zero(at, bytes)),
     /// Grows a mapping into free pages behind it, with zeroes, or frees its end. The rest stays as it is.
-    resize: unsafe fn(*mut u8, usize, usize) -> bool = vm::resize,
+    resize: fn(*mut u8, usize, usize) -> bool = trusted!(|at, old, new| vm::resize(at, old, new)),
 }
 
 crate::cases! {
@@ -63,8 +62,7 @@ crate::cases! {
         "does nothing" { release: |_, _| true }
     }
     "vm::advise_huge" => advised, {
-        // SAFETY: passed on; the loss is the bug.
-        "loses contents" { advise_huge: |at, bytes, _| unsafe { vm::decommit(at, bytes) } }
+        "loses contents" { advise_huge: trusted!(|at, bytes, _| vm::decommit(at, bytes)) }
     }
     "vm::name" => named, {
         "does nothing" { name: |_, _, _| true }
@@ -73,12 +71,10 @@ crate::cases! {
         "does nothing" { wipe_on_fork: |_, _| true }
     }
     "vm::move_pages" => moved, {
-        // SAFETY: passed on.
-        "copies" { move_pages: |from, to, bytes| unsafe { (to.copy_from_nonoverlapping(from, bytes), true).1 } }
+        "copies" { move_pages: trusted!(|from, to, bytes| (to.copy_from_nonoverlapping(from, bytes), true).1) }
     }
     "vm::zero" => zeroed, {
-        // SAFETY: passed on.
-        "whole words only" { zero: |at, bytes| unsafe { vm::zero(at, bytes / 8 * 8) } }
+        "whole words only" { zero: trusted!(|at, bytes| vm::zero(at, bytes / 8 * 8)) }
     }
     "vm::resize" => resized, {
         "does nothing" { resize: |_, _, _| true }
@@ -112,7 +108,7 @@ fn holds(at: *mut u8, pages: usize, first: Option<u64>) -> bool {
 }
 
 fn is_deadly<R>(runner: &dyn Runner, work: impl Fn() -> R) -> bool {
-    let child: Child<'_> = &mut || {
+    let child = &mut || {
         work();
         Ok(())
     };
@@ -133,8 +129,7 @@ pub fn reserved(runner: &dyn Runner, operations: &Operations) -> Outcome {
     // Exactly there, or not at all.
     ensure!((operations.reserve)(zero, PAGE, Access::ReadWrite).is_none(), "a mapping was made over another");
     ensure!(holds(zero, PAGES, Some(10)), "a refused mapping changed what lay there");
-    // SAFETY: the mapping is ours.
-    unsafe { vm::release(hidden, BYTES) };
+    (operations.release)(hidden, BYTES);
     let again = (operations.reserve)(hidden, BYTES, Access::ReadWrite);
     ensure!(again == Some(hidden), "a free place was asked for, and {again:?} was given, not {hidden:?}");
     ensure!((operations.reserve)(null_mut(), 1 << 62, Access::None).is_none(), "more than there is was given");
@@ -157,9 +152,7 @@ pub fn disjoint(runner: &dyn Runner, operations: &Operations) -> Outcome {
             runner.pause();
             demand!(findings, holds(at, pages, Some(thread as u64 + 1)), "a mapping is another's, too: address", at);
             count.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: the mapping is ours.
-            let released = unsafe { (operations.release)(at, pages * PAGE) };
-            demand!(findings, released, "a mapping could not be released: address", at);
+            demand!(findings, (operations.release)(at, pages * PAGE), "a mapping could not be released: address", at);
         }
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
@@ -170,8 +163,7 @@ pub fn disjoint(runner: &dyn Runner, operations: &Operations) -> Outcome {
 pub fn decommitted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 30);
-    // SAFETY: the mapping is ours.
-    ensure!(unsafe { (operations.decommit)(at.wrapping_add(2 * PAGE), 3 * PAGE) }, "pages could not be decommitted");
+    ensure!((operations.decommit)(at.wrapping_add(2 * PAGE), 3 * PAGE), "pages could not be decommitted");
     ensure!(holds(at, 2, Some(30)), "decommitting lost pages before");
     ensure!(holds(at.wrapping_add(2 * PAGE), 3, None), "decommitted memory is not zero");
     ensure!(holds(at.wrapping_add(5 * PAGE), 3, Some(35)), "decommitting lost pages behind");
@@ -183,8 +175,7 @@ pub fn released(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 40);
     let middle = at.wrapping_add(3 * PAGE);
-    // SAFETY: the mapping is ours.
-    ensure!(unsafe { (operations.release)(middle, 2 * PAGE) }, "pages could not be released");
+    ensure!((operations.release)(middle, 2 * PAGE), "pages could not be released");
     ensure!([3, 4].iter().all(|&page| is_deadly(runner, || get(at, page))), "released memory can be read");
     ensure!(holds(at, 3, Some(40)) && holds(at.wrapping_add(5 * PAGE), 3, Some(45)), "releasing lost pages beside");
     let again = (operations.reserve)(middle, 2 * PAGE, Access::ReadWrite);
@@ -199,11 +190,9 @@ pub fn zeroed(_: &dyn Runner, operations: &Operations) -> Outcome {
     for bytes in [0, 1, 8, 63, 64, 100, PAGE, PAGE + 3] {
         let all = AROUND + bytes + AROUND;
         // SAFETY: the mapping is ours, and large enough.
-        let seen = unsafe {
-            at.write_bytes(FILLED, all);
-            (operations.zero)(at.add(AROUND), bytes);
-            core::slice::from_raw_parts(at, all)
-        };
+        let seen = unsafe { core::slice::from_raw_parts_mut(at, all) };
+        seen.fill(FILLED);
+        (operations.zero)(seen[AROUND..].as_mut_ptr(), bytes);
         let expected = |place: usize| if (AROUND..AROUND + bytes).contains(&place) { 0 } else { FILLED };
         let wrong = seen.iter().enumerate().find(|&(place, &byte)| byte != expected(place));
         ensure!(wrong.is_none(), "{bytes} bytes were made zero, and byte {wrong:?} is not what it should be");
@@ -214,8 +203,7 @@ pub fn zeroed(_: &dyn Runner, operations: &Operations) -> Outcome {
 pub fn advised(_: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 50);
-    // SAFETY: the mapping is ours.
-    let heard = [Huge::Prefer, Huge::Avoid].map(|wish| unsafe { (operations.advise_huge)(at, BYTES, wish) });
+    let heard = [Huge::Prefer, Huge::Avoid].map(|wish| (operations.advise_huge)(at, BYTES, wish));
     ensure!(holds(at, PAGES, Some(50)), "advice lost contents");
     Ok(format!("heard: {heard:?}"))
 }
@@ -223,8 +211,7 @@ pub fn advised(_: &dyn Runner, operations: &Operations) -> Outcome {
 pub fn named(_: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 55);
-    // SAFETY: the mapping is ours.
-    let done = unsafe { (operations.name)(at, BYTES, c"ours") };
+    let done = (operations.name)(at, BYTES, c"ours");
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|error| error.to_string())?;
     let own = format!("{:x}-", at as usize);
     let shown = maps.lines().any(|line| line.starts_with(&own) && line.ends_with("[anon:ours]"));
@@ -235,24 +222,17 @@ pub fn named(_: &dyn Runner, operations: &Operations) -> Outcome {
 pub fn wiped(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 60);
-    // SAFETY: the mapping is ours.
-    ensure!(unsafe { (operations.wipe_on_fork)(at, 4 * PAGE) }, "pages will not be wiped");
+    ensure!((operations.wipe_on_fork)(at, 4 * PAGE), "pages will not be wiped");
     ensure!(holds(at, PAGES, Some(60)), "pages were wiped before a fork");
-    for fork in [Fork::Bare, Fork::Ordinary] {
-        let grandchild = || {
-            put(at, 0, 1);
-            let child: Child<'_> =
-                &mut || if holds(at, 4, None) { Ok(()) } else { Err("pages were not wiped in a grandchild") };
-            if runner.fork(fork, child) == Ended::Well { Ok(()) } else { Err("pages were not wiped in a grandchild") }
-        };
-        let child: Child<'_> = &mut || match (holds(at, 4, None), holds(at.wrapping_add(4 * PAGE), 4, Some(64))) {
-            (true, true) => grandchild(),
-            (false, _) => Err("pages were not wiped in a child"),
-            (_, false) => Err("other pages were wiped, too"),
-        };
-        runner.fork(fork, child).well()?;
-        ensure!(holds(at, PAGES, Some(60)), "a fork wiped the parent's pages");
-    }
+    in_children(runner, |fork| {
+        ensure!(holds(at, 4, None), static "pages were not wiped in a child");
+        ensure!(holds(at.wrapping_add(4 * PAGE), 4, Some(64)), static "other pages were wiped, too");
+        put(at, 0, 1);
+        let grandchild = runner.fork(fork, &mut || holds(at, 4, None).then_some(()).ok_or(""));
+        ensure!(grandchild == Ended::Well, static "pages were not wiped in a grandchild");
+        Ok(())
+    })?;
+    ensure!(holds(at, PAGES, Some(60)), "a fork wiped the parent's pages");
     Ok("four pages of eight, by both forks".into())
 }
 
@@ -260,8 +240,7 @@ pub fn moved(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (from, to) = (fresh(operations, Access::ReadWrite)?, fresh(operations, Access::ReadWrite)?);
     fill(from, PAGES, 70);
     fill(to, PAGES, 90);
-    // SAFETY: the mappings are ours.
-    let done = unsafe { (operations.move_pages)(from.wrapping_add(PAGE), to.wrapping_add(2 * PAGE), 4 * PAGE) };
+    let done = (operations.move_pages)(from.wrapping_add(PAGE), to.wrapping_add(2 * PAGE), 4 * PAGE);
     ensure!(done, "pages could not be moved");
     ensure!(holds(to.wrapping_add(2 * PAGE), 4, Some(71)), "moved pages do not hold what they held");
     ensure!(holds(from.wrapping_add(PAGE), 4, None), "pages were copied, not moved");
@@ -280,10 +259,8 @@ fn move_what_differs(operations: &Operations) -> Result<(), String> {
     let (from, to) = (fresh(operations, Access::ReadWrite)?, fresh(operations, Access::ReadWrite)?);
     fill(from, PAGES, 110);
     fill(to, PAGES, 130);
-    // SAFETY: the mappings are ours.
-    unsafe { vm::wipe_on_fork(from.wrapping_add(4 * PAGE), 4 * PAGE) };
-    // SAFETY: as above.
-    if unsafe { (operations.move_pages)(from, to, BYTES) } {
+    (operations.wipe_on_fork)(from.wrapping_add(4 * PAGE), 4 * PAGE);
+    if (operations.move_pages)(from, to, BYTES) {
         ensure!(holds(to, PAGES, Some(110)) && holds(from, PAGES, None), "two kinds of pages were not moved whole");
         return Ok(());
     }
@@ -297,20 +274,17 @@ fn move_what_differs(operations: &Operations) -> Result<(), String> {
 pub fn resized(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let at = fresh(operations, Access::ReadWrite)?;
     fill(at, PAGES, 150);
-    // SAFETY: the mapping is ours.
-    unsafe {
-        ensure!((operations.resize)(at, BYTES, 5 * PAGE), "a mapping could not be shortened");
-        ensure!(is_deadly(runner, || get(at, 5)), "the end of a shortened mapping can be read");
-        ensure!(holds(at, 5, Some(150)), "shortening lost what stays");
-        ensure!((operations.resize)(at, 5 * PAGE, BYTES), "a mapping could not grow into the place that it left");
-        ensure!(holds(at, 5, Some(150)) && holds(at.wrapping_add(5 * PAGE), 3, None), "growing changed contents");
-        fill(at, PAGES, 160);
-        let last = at.wrapping_add(7 * PAGE);
-        ensure!((operations.resize)(at, BYTES, 7 * PAGE), "a mapping could not be shortened");
-        ensure!(vm::reserve(last, PAGE, Access::None) == Some(last), "the end of a shortened mapping is not free");
-        ensure!(!(operations.resize)(at, 7 * PAGE, BYTES), "a mapping grew over another");
-        ensure!(holds(at, 7, Some(160)), "a refused growth lost contents");
-    }
+    ensure!((operations.resize)(at, BYTES, 5 * PAGE), "a mapping could not be shortened");
+    ensure!(is_deadly(runner, || get(at, 5)), "the end of a shortened mapping can be read");
+    ensure!(holds(at, 5, Some(150)), "shortening lost what stays");
+    ensure!((operations.resize)(at, 5 * PAGE, BYTES), "a mapping could not grow into the place that it left");
+    ensure!(holds(at, 5, Some(150)) && holds(at.wrapping_add(5 * PAGE), 3, None), "growing changed contents");
+    fill(at, PAGES, 160);
+    let last = at.wrapping_add(7 * PAGE);
+    ensure!((operations.resize)(at, BYTES, 7 * PAGE), "a mapping could not be shortened");
+    ensure!(vm::reserve(last, PAGE, Access::None) == Some(last), "the end of a shortened mapping is not free");
+    ensure!(!(operations.resize)(at, 7 * PAGE, BYTES), "a mapping grew over another");
+    ensure!(holds(at, 7, Some(160)), "a refused growth lost contents");
     Ok("shorter, longer, and refused".into())
 }
 

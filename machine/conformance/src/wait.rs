@@ -1,7 +1,7 @@
 //! `machine::sync`: waiting for a word, and waking who does.
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
-use crate::runner::{Placement, Runner, crowd};
+use crate::runner::{Placement, Runner, crowd, wait_until};
 use machine::clock;
 use machine::sync::{self, AtomicU32, AtomicU64, Ordering};
 
@@ -71,9 +71,8 @@ fn all_woken(runner: &dyn Runner, operations: &Operations) -> Outcome {
                 return;
             }
             if number == 0 {
-                while arrived.load(Ordering::Relaxed) < others * u64::from(round + 1) && findings.none() {
-                    runner.pause();
-                }
+                let all = others * u64::from(round + 1);
+                wait_until(runner, || arrived.load(Ordering::Relaxed) >= all || !findings.none());
                 word.store(round + 1, Ordering::Release);
                 (operations.wake_all)(&word);
             } else {

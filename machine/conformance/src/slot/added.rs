@@ -21,20 +21,37 @@ struct Word {
 }
 
 pub(super) fn added(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    changed(runner, operations.local_add, UNIT, true)
+}
+
+pub(super) fn incremented(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let increment = |word: &AtomicI64, amount: i64| match amount {
+        1 => (operations.local_increment)(word),
+        _ => (Operations::MACHINE.local_add)(word, amount),
+    };
+    changed(runner, increment, 1, false)
+}
+
+fn changed(runner: &dyn Runner, add: impl Fn(&AtomicI64, i64) + Sync, unit: i64, has_halves: bool) -> Outcome {
     let words: Places<Word> = Places::new(runner.width());
     let (findings, additions) = (Findings::new(), AtomicU64::new(0));
     let handler = || {
         if let Some(own) = words.own() {
-            (operations.local_add)(&own.sum, UNIT);
+            add(&own.sum, unit);
             own.interrupts.fetch_add(1, Ordering::Relaxed);
         }
+    };
+    let look = |word: &Word| {
+        // Relaxed: only this word is looked at.
+        let sum = word.sum.load(Ordering::Relaxed) as u64;
+        demand!(findings, sum >> 32 == sum & 0xffff_ffff || !has_halves, "a sum was read in part: sum", sum);
     };
     let job = |number| {
         let own = words.settle(number);
         while runner.goes_on() && findings.none() {
-            for amount in [UNIT, -UNIT] {
-                (0..BURST).for_each(|_| (operations.local_add)(&own.sum, amount));
-                words.all().for_each(|word| look(word, &findings));
+            for amount in [unit, -unit] {
+                (0..BURST).for_each(|_| add(&own.sum, amount));
+                words.all().for_each(look);
             }
             additions.fetch_add(2 * BURST as u64, Ordering::Relaxed);
         }
@@ -44,40 +61,9 @@ pub(super) fn added(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let mut interrupts = 0;
     for word in words.all() {
         let (sum, own) = (word.sum.load(Ordering::Relaxed), word.interrupts.load(Ordering::Relaxed));
-        ensure!(sum == own as i64 * UNIT, "{own} interrupts have added to a word, and left {sum:#x}");
+        ensure!(sum == own as i64 * unit, "{own} interrupts have added to a word, and left {sum:#x}");
         interrupts += own;
     }
     ensure!(interrupts > 0, "no thread was interrupted");
     Ok(format!("{} additions, {interrupts} by interrupts", additions.into_inner() + interrupts))
-}
-
-pub(super) fn incremented(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let words: Places<Word> = Places::new(runner.width());
-    let increments = AtomicU64::new(0);
-    let handler = || {
-        if let Some(own) = words.own() {
-            (operations.local_increment)(&own.sum);
-            own.interrupts.fetch_add(1, Ordering::Relaxed);
-        }
-    };
-    let job = |number| {
-        let own = words.settle(number);
-        while runner.goes_on() {
-            (0..BURST).for_each(|_| (operations.local_increment)(&own.sum));
-            increments.fetch_add(BURST as u64, Ordering::Relaxed);
-        }
-    };
-    runner.run(Placement::Moved, crowd(runner.width(), &job), Some(&handler));
-    let increments = increments.into_inner();
-    let interrupts: u64 = words.all().map(|word| word.interrupts.load(Ordering::Relaxed)).sum();
-    let sum: i64 = words.all().map(|word| word.sum.load(Ordering::Relaxed)).sum();
-    ensure!(sum as u64 == increments + interrupts, "{increments} increments and {interrupts} by interrupts left {sum}");
-    ensure!(interrupts > 0, "no thread was interrupted");
-    Ok(format!("{increments} increments, {interrupts} by interrupts"))
-}
-
-fn look(word: &Word, findings: &Findings) {
-    // Relaxed: only this word is looked at.
-    let sum = word.sum.load(Ordering::Relaxed) as u64;
-    demand!(findings, sum >> 32 == sum & 0xffff_ffff, "a sum was read in part: sum", sum);
 }

@@ -7,7 +7,7 @@ use super::Operations;
 use super::owners::{KINDS, Owners};
 use super::region::{Array, Region};
 use crate::case::{Outcome, demand, ensure};
-use crate::runner::{Child, Fork, Placement, Runner, alone, crowd, random};
+use crate::runner::{Fork, Placement, Runner, alone, crowd, in_children, random};
 use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use machine::{code, slot, thread};
 
@@ -75,8 +75,7 @@ fn bury(
         (operations.while_dead)(slot, &mut || {
             visit(guests, owners, slot, DRAINER);
             for index in 0..2 * KINDS {
-                // SAFETY: every slot has an area, and nobody is in this one.
-                let word = unsafe { (operations.exchange)(owners.region.base(), slot, index, 0) };
+                let word = (operations.exchange)(owners.region.base(), slot, index, 0);
                 let array = Array::of_word(word, index);
                 taken += array.is_some() as u64;
                 array.into_iter().for_each(|array| owners.keep(array));
@@ -94,8 +93,7 @@ pub(super) fn claimed(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let own = (operations.current)();
     ensure!(own.is_some(), "a thread that entered has no slot");
     // Where one thread runs nobody notices forks, and nobody needs to.
-    let unnoticed: Child<'_> = &mut || goes_on_in_child(runner, operations, own);
-    runner.fork(Fork::Bare, unnoticed).well()?;
+    runner.fork(Fork::Bare, &mut || goes_on_in_child(runner, operations, own)).well()?;
     ensure!(thread::notice_forks(), "forks will not be noticed");
     alone(runner, || fork_in_thread(runner, operations, own))?;
     ensure!((operations.current)() == own, "a fork changed its parent's slot");
@@ -105,17 +103,14 @@ pub(super) fn claimed(runner: &dyn Runner, operations: &Operations) -> Outcome {
 fn fork_in_thread(runner: &dyn Runner, operations: &Operations, first: Option<u32>) -> Result<(), String> {
     let own = (operations.current)();
     ensure!(own.is_some() && own != first, "two threads are in {first:?} and {own:?}");
-    for fork in [Fork::Bare, Fork::Ordinary] {
-        let child: Child<'_> = &mut || {
-            // Others, born in the child, may come first.
-            let collides = (0..8).any(|_| alone(runner, || (operations.current)()) == own);
-            ensure!(!collides, static "another thread got the slot of the one that forked, which had not said so yet");
-            ensure!(thread::enter(), static "a child was not noticed");
-            (operations.claim)();
-            goes_on_in_child(runner, operations, own)
-        };
-        runner.fork(fork, child).well()?;
-    }
+    in_children(runner, |_| {
+        // Others, born in the child, may come first.
+        let collides = (0..8).any(|_| alone(runner, || (operations.current)()) == own);
+        ensure!(!collides, static "another thread got the slot of the one that forked, which had not said so yet");
+        ensure!(thread::enter(), static "a child was not noticed");
+        (operations.claim)();
+        goes_on_in_child(runner, operations, own)
+    })?;
     ensure!((operations.current)() == own, "a fork changed its parent's slot");
     Ok(())
 }
@@ -126,7 +121,7 @@ pub(super) fn forgotten(runner: &dyn Runner, operations: &Operations) -> Outcome
     let own = (operations.current)();
     // The parent's number is known.
     code::thread_number();
-    let child: Child<'_> = &mut || {
+    let child = &mut || {
         (operations.forget_number)();
         (operations.claim)();
         goes_on_in_child(runner, operations, own)

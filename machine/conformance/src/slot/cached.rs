@@ -58,13 +58,11 @@ fn one_pops(region: &Region, operations: &Operations) -> Result<(), String> {
     pointers.iter().for_each(|&pointer| assert!(array.push(region, pointer)));
     // By ids the thread may be elsewhere by now: all slots get the same array, and the thread is alone.
     (0..region.count() / ARRAYS).for_each(|slot| set(region, operations, slot * ARRAYS, 0, array.take_word()));
-    // SAFETY: the region is one, and even words are take words.
-    let got = [(); 4].map(|()| unsafe { (operations.pop)(region.base(), 0) });
+    let got = [(); 4].map(|()| (operations.pop)(region.base(), 0));
     let [first, second, third] = pointers;
     ensure!(got[..3] == [third, second, first], "pops gave {got:?} from an array of {pointers:?}");
     ensure!(got[3].is_null(), "the bottom of an array was popped: {:?}", got[3]);
-    // SAFETY: as above.
-    let from_nothing = unsafe { (operations.pop)(region.base(), 2) };
+    let from_nothing = (operations.pop)(region.base(), 2);
     ensure!(from_nothing.is_null(), "a zero word gave {from_nothing:?}");
     Ok(())
 }
@@ -73,23 +71,19 @@ fn one_pushes(region: &Region, operations: &Operations) -> Result<(), String> {
     ensure!((operations.current)().is_some(), "a thread that entered has no slot");
     let array = region.array(0, 2);
     (0..region.count() / ARRAYS).for_each(|slot| set(region, operations, slot * ARRAYS, 1, array.give_word()));
-    // SAFETY: the region is one, odd words are give words, and nobody dereferences tokens.
-    let went = [0, 1, 2].map(|token| unsafe { (operations.push)(region.base(), 0, Tokens::pointer(token)) });
+    let went = [0, 1, 2].map(|token| (operations.push)(region.base(), 0, Tokens::pointer(token)));
     ensure!(went == [true, true, false], "pushes on an array with room for two went {went:?}");
     let filled = Array::of_take_word(array.take_word() + 16).ok_or("an array lies in the header")?;
     let held: Vec<_> = region.pointers(filled).collect();
     ensure!(held == [1, 0].map(Tokens::pointer), "two pushes left {held:?}");
-    // SAFETY: as above.
-    let on_nothing = unsafe { (operations.push)(region.base(), 2, Tokens::pointer(3)) };
-    ensure!(!on_nothing, "a push on a zero word succeeded");
+    ensure!(!(operations.push)(region.base(), 2, Tokens::pointer(3)), "a push on a zero word succeeded");
     Ok(())
 }
 
 /// Sets the word of array `number`, while nobody runs; `odd` is 0 for its take word, 1 for its give word.
 fn set(region: &Region, operations: &Operations, number: usize, odd: usize, word: usize) {
     let (slot, index) = (number / ARRAYS, number % ARRAYS * 2 + odd);
-    // SAFETY: every slot has an area.
-    unsafe { (operations.exchange)(region.base(), slot as u32, index, word) };
+    (operations.exchange)(region.base(), slot as u32, index, word);
 }
 
 fn arrays(
@@ -97,14 +91,12 @@ fn arrays(
 ) -> impl Iterator<Item = Array> {
     (0..region.count()).filter_map(move |number| {
         let (slot, index) = (number / ARRAYS, number % ARRAYS * 2 + odd);
-        // SAFETY: every slot has an area.
-        of(unsafe { (operations.load)(region.base(), slot as u32, index) })
+        of((operations.load)(region.base(), slot as u32, index))
     })
 }
 
 fn pop_all(runner: &dyn Runner, operations: &Operations, region: &Region, tokens: &Tokens) {
-    // SAFETY: the region is one, and even words are take words.
-    let pop = |array| unsafe { (operations.pop)(region.base(), array * 2) };
+    let pop = |array| (operations.pop)(region.base(), array * 2);
     let latest = AtomicUsize::new(0);
     let handler = || {
         let pointer = pop(latest.load(Ordering::Relaxed));
@@ -135,8 +127,7 @@ fn push_all(runner: &dyn Runner, operations: &Operations, region: &Region, token
             return false;
         }
         let pointer = tokens.will_push(token, holder);
-        // SAFETY: the region is one, odd words are give words, and nobody dereferences tokens.
-        let done = unsafe { (operations.push)(region.base(), array * 2, pointer) };
+        let done = (operations.push)(region.base(), array * 2, pointer);
         if !done {
             tokens.not_pushed(token);
         }

@@ -25,11 +25,7 @@ const BESIDE: usize = COUNTED_BESIDE / 8;
 const _: () = assert!(2 * BESIDE <= WORDS);
 pub(super) const OTHER: usize = 8;
 
-type Count<'a> = &'a (dyn Fn(&AtomicPtr<AtomicU64>) -> Counted + Sync);
-
 pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    // SAFETY: every slot has counts, and the mode is by ids.
-    let count: Count<'_> = &|counts| unsafe { (operations.count)(counts) };
     let account = Account::new()?;
     let has_slot = alone(runner, || (operations.current)().is_some());
     ensure!(has_slot, "a thread that entered has no slot");
@@ -41,15 +37,15 @@ pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
         places.settle(number).store(number as u64, Ordering::Relaxed);
         while runner.goes_on() {
             for _ in 0..BURST {
-                count(&own[number].meant);
-                account.count(count);
+                (operations.count)(&own[number].counts.meant);
+                account.said((operations.count)(&account.counts.meant).slot);
             }
         }
     };
     let findings = Findings::new();
     let handler = || {
         let Some(own) = places.own().map(of) else { return };
-        count(&own.meant);
+        (operations.count)(&own.counts.meant);
         own.turn(&findings);
     };
     under_restarts(runner, operations, &handler, &work);
@@ -64,19 +60,16 @@ pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
 
 /// The body of [`Operations::count_in`]: what was begun in a slot ends there, or is said not to.
 pub(super) fn counted_in(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    // SAFETY: as above.
-    let count_in = |counted| unsafe { (operations.count_in)(counted) };
     let account = Account::new()?;
     alone(runner, || {
         let elsewhere =
             Counted { at: account.counts.word(account.counts.last(), 0).as_ptr().cast(), slot: account.counts.last() };
-        ensure!(!count_in(elsewhere), "a thread counted in slot {}, where it is not", elsewhere.slot);
+        ensure!(!(operations.count_in)(elsewhere), "a thread counted in slot {}, where it is not", elsewhere.slot);
         Ok(())
     })?;
-    // SAFETY: as above.
-    let begin = || unsafe { (operations.count)(&account.meant) };
+    let begin = || (operations.count)(&account.counts.meant);
     let end = |begun: Counted| {
-        if count_in(begun) {
+        if (operations.count_in)(begun) {
             account.said(begun.slot);
         }
     };
@@ -102,6 +95,8 @@ pub(super) fn counted_in(runner: &dyn Runner, operations: &Operations) -> Outcom
 struct Counts {
     memory: Memory,
     slots: u32,
+    /// Where threads count.
+    meant: AtomicPtr<AtomicU64>,
 }
 
 impl Counts {
@@ -109,7 +104,9 @@ impl Counts {
     fn new() -> Result<Self, String> {
         slot::initialise();
         let slots = slot::possible();
-        Ok(Counts { memory: Memory::new(BEFORE + slots * COUNTS)?, slots: slots as u32 })
+        let memory = Memory::new(BEFORE + slots * COUNTS)?;
+        let meant = AtomicPtr::new(memory.at(BEFORE).cast());
+        Ok(Counts { memory, slots: slots as u32, meant })
     }
 
     fn last(&self) -> u32 {
@@ -133,7 +130,6 @@ impl Counts {
 
 struct Account {
     counts: Counts,
-    meant: AtomicPtr<AtomicU64>,
     said: Vec<AtomicU64>,
     said_beside: AtomicU64,
 }
@@ -141,13 +137,8 @@ struct Account {
 impl Account {
     fn new() -> Result<Self, String> {
         let counts = Counts::new()?;
-        let meant = AtomicPtr::new(counts.word(0, 0).as_ptr().cast());
         let said = (0..counts.slots).map(|_| AtomicU64::new(0)).collect();
-        Ok(Account { counts, meant, said, said_beside: AtomicU64::new(0) })
-    }
-
-    fn count(&self, count: Count<'_>) {
-        self.said(count(&self.meant).slot);
+        Ok(Account { counts, said, said_beside: AtomicU64::new(0) })
     }
 
     fn said(&self, slot: u32) {
@@ -172,7 +163,6 @@ impl Account {
 /// What only one thread counts in, in the word that its handlers mean.
 struct Turning {
     counts: Counts,
-    meant: AtomicPtr<AtomicU64>,
     turns: AtomicU64,
     /// What was counted in each word when it was left.
     left: [AtomicU64; BESIDE],
@@ -180,9 +170,8 @@ struct Turning {
 
 impl Turning {
     fn new() -> Result<Self, String> {
-        let counts = Counts::new()?;
-        let meant = AtomicPtr::new(counts.word(0, 0).as_ptr().cast());
-        Ok(Turning { counts, meant, turns: AtomicU64::new(0), left: [const { AtomicU64::new(0) }; BESIDE] })
+        let zero = || AtomicU64::new(0);
+        Ok(Turning { counts: Counts::new()?, turns: zero(), left: [(); BESIDE].map(|()| zero()) })
     }
 
     fn turn(&self, findings: &Findings) {
@@ -191,6 +180,6 @@ impl Turning {
         self.left[from].store(self.counts.sum_of_both(from), Ordering::Relaxed);
         let (now, left) = (self.counts.sum_of_both(to), self.left[to].load(Ordering::Relaxed));
         demand!(findings, now == left, "counted in a word that was not meant: its sum, and the one before", now, left);
-        self.meant.store(self.counts.word(0, to).as_ptr().cast(), Ordering::Relaxed);
+        self.counts.meant.store(self.counts.word(0, to).as_ptr().cast(), Ordering::Relaxed);
     }
 }

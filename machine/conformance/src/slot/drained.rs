@@ -90,13 +90,11 @@ impl Drainer<'_> {
     }
 
     fn compare_exchange(&self, slot: u32, index: usize, new: usize) -> bool {
-        // SAFETY: as below.
-        unsafe { (self.operations.compare_exchange)(self.owners.region.base(), slot, index, DRAINING, new) }
+        (self.operations.compare_exchange)(self.owners.region.base(), slot, index, DRAINING, new)
     }
 
     fn exchange(&self, slot: u32, index: usize, value: usize) -> usize {
-        // SAFETY: every slot has an area, and the protocol accounts for the array.
-        unsafe { (self.operations.exchange)(self.owners.region.base(), slot, index, value) }
+        (self.operations.exchange)(self.owners.region.base(), slot, index, value)
     }
 
     /// Keeps an array that is ours; the page of an empty one goes back to the system first.

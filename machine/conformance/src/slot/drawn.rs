@@ -15,8 +15,7 @@ use super::Operations;
 use super::cached::{interrupts, under_restarts};
 use super::rows::{MARK, RANGE, Rows, total};
 use crate::case::{Findings, Outcome, demand, ensure};
-use crate::runner::{Placement, Runner, alone, crowd, random};
-use machine::clock;
+use crate::runner::{Placement, Runner, alone, crowd, random, stay};
 use machine::slot::{Mode, Pair, Stored, WINDOW};
 use machine::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -87,16 +86,14 @@ impl<'a> Stock<'a> {
     }
 
     fn draw(&self, amount: i64) -> bool {
-        // SAFETY: every slot has a row; amounts are at most RANGE, which is far below the window's half.
-        unsafe { (self.operations.draw)(self.rows.cell(), amount) }
+        (self.operations.draw)(self.rows.cell(), amount)
     }
 
     fn refill_own(&self, random: &mut fastrand::Rng) {
         let Some(slot) = (self.operations.current)() else { return };
         let replace = || {
             let old = self.load(slot);
-            // SAFETY: every slot has a row; nobody else moves this edge.
-            unsafe { (self.operations.replace_pair)(self.rows.cell(), slot, old.left, refill(old, random)) }
+            (self.operations.replace_pair)(self.rows.cell(), slot, old.left, refill(old, random))
         };
         let done = self.moving_edge(slot, replace) == Some(Stored::Done);
         self.refilled.fetch_add(done as u64, Ordering::Relaxed);
@@ -104,13 +101,11 @@ impl<'a> Stock<'a> {
 
     /// Writes a pair in a row without drawers, after it was closed with `old` in it, during a move of its edge.
     pub fn open(&self, slot: u32, old: Pair, random: &mut fastrand::Rng) {
-        // SAFETY: every slot has a row; nobody draws from a marked cell, and nobody else moves this edge.
-        unsafe { (self.operations.store_pair)(self.rows.cell(), slot, refill(old, random)) };
+        (self.operations.store_pair)(self.rows.cell(), slot, refill(old, random));
     }
 
     pub fn load(&self, slot: u32) -> Pair {
-        // SAFETY: every slot has a row.
-        unsafe { (self.operations.load_pair)(self.rows.cell(), slot) }
+        (self.operations.load_pair)(self.rows.cell(), slot)
     }
 
     /// Does what moves the edge in a row, unless somebody else does.
@@ -217,9 +212,7 @@ const DRAWS: &[(u64, i64, Option<u64>)] = &[
 fn one_draws(runner: &dyn Runner, rows: &Rows, operations: &Operations) -> Result<(), String> {
     if runner.mode() == Mode::PerThread {
         rows.prepare_all(Pair { left: WINDOW + 1, edge: 7 });
-        // SAFETY: every slot has a row, and the amount is small.
-        let early = unsafe { (operations.draw)(rows.cell(), 1) };
-        ensure!(!early, "a thread that was given no slot drew");
+        ensure!(!(operations.draw)(rows.cell(), 1), "a thread that was given no slot drew");
     }
     ensure!((operations.current)().is_some(), "a thread that entered has no slot");
     DRAWS.iter().try_for_each(|&(left, amount, rest)| draw_once(rows, operations, left, amount, rest))
@@ -229,8 +222,7 @@ fn one_draws(runner: &dyn Runner, rows: &Rows, operations: &Operations) -> Resul
 fn draw_once(rows: &Rows, operations: &Operations, left: u64, amount: i64, rest: Option<u64>) -> Result<(), String> {
     let (before, after) = (Pair { left, edge: 7 }, rest.map(|left| Pair { left, edge: 7 }));
     rows.prepare_all(before);
-    // SAFETY: every slot has a row, and the amounts are below the window's half.
-    let done = unsafe { (operations.draw)(rows.cell(), amount) };
+    let done = (operations.draw)(rows.cell(), amount);
     ensure!(done == rest.is_some(), "a draw of {amount} where left was {left:#x} said {done}");
     let changed: Vec<Pair> = rows.slots().map(|slot| rows.pair(slot)).filter(|&pair| pair != before).collect();
     let expected: Vec<Pair> = after.into_iter().filter(|&pair| pair != before).collect();
@@ -240,8 +232,7 @@ fn draw_once(rows: &Rows, operations: &Operations, left: u64, amount: i64, rest:
 
 fn one_replaces(rows: &Rows, operations: &Operations) -> Result<(), String> {
     let (first, second) = (Pair { left: WINDOW + 1, edge: i64::MIN + 1 }, Pair { left: 1 << 63, edge: -1 });
-    // SAFETY: every slot has a row, and nobody else works.
-    let replace = |slot, expected, new| unsafe { (operations.replace_pair)(rows.cell(), slot, expected, new) };
+    let replace = |slot, expected, new| (operations.replace_pair)(rows.cell(), slot, expected, new);
     // By ids the thread may have left the slot meanwhile.
     let here = (0..10_000).find_map(|_| {
         let slot = (operations.current)()?;
@@ -256,9 +247,8 @@ fn one_replaces(rows: &Rows, operations: &Operations) -> Result<(), String> {
     );
     let elsewhere = replace(rows.last(), 0, second);
     ensure!(elsewhere == Stored::Elsewhere, "a pair was put in a row where no thread is: {elsewhere:?}");
-    let others = rows.slots().filter(|&slot| rows.pair(slot) != if slot == here { first } else { ZERO });
-    let others: Vec<u32> = others.collect();
-    ensure!(others.is_empty(), "pairs changed in rows {others:?}, and were not to be replaced");
+    let other = rows.slots().find(|&slot| rows.pair(slot) != if slot == here { first } else { ZERO });
+    ensure!(other.is_none(), "a pair changed in row {other:?}, and was not to be replaced");
     Ok(())
 }
 
@@ -333,8 +323,7 @@ impl Closer<'_> {
     fn stay_closed(&self, slot: u32, old: u64, closed: Pair, random: &mut fastrand::Rng) {
         let what = "a cell is not as it was when it was closed: slot, left before, left after";
         demand!(self.stock.findings(), closed.left == old | MARK, what, slot, old, closed.left);
-        let end = clock::now_ns() + random.u64(0..CLOSED_NS);
-        while clock::now_ns() < end {}
+        stay(random.u64(0..CLOSED_NS));
         let now = self.stock.load(slot);
         let what = "a closed cell was drawn from: slot, left before, left after";
         demand!(self.stock.findings(), now == closed, what, slot, closed.left, now.left);

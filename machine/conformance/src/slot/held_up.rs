@@ -14,10 +14,10 @@ use super::Operations;
 use super::region::{Array, DRAINING, Region};
 use super::tokens::Tokens;
 use crate::case::{Findings, Outcome, demand};
-use crate::runner::{Job, Placement, Runner, random};
+use crate::runner::{Job, Placement, Runner, random, stay};
 use machine::slot::Stored;
 use machine::sync::{AtomicU32, AtomicUsize, Ordering};
-use machine::{clock, thread, vm};
+use machine::{thread, vm};
 
 /// The array's memory: a huge page, if the system has them.
 const MEMORY: usize = 2 << 20;
@@ -83,8 +83,7 @@ impl Game<'_> {
             let slot = self.install(word);
             self.slot.store(slot, Ordering::Relaxed);
             self.next(PUSH);
-            // SAFETY: the region is one; nobody dereferences tokens.
-            let pushed = unsafe { (self.operations.push)(self.region.base(), Self::TAKES, Tokens::pointer(0)) };
+            let pushed = (self.operations.push)(self.region.base(), Self::TAKES, Tokens::pointer(0));
             self.pushed.store(1 + pushed as usize, Ordering::Release);
         }
     }
@@ -92,10 +91,8 @@ impl Game<'_> {
     fn install(&self, word: usize) -> u32 {
         loop {
             let slot = (self.operations.current)().unwrap_or(0);
-            // SAFETY: every slot has an area; the array is nobody's.
-            if unsafe { (self.operations.compare_store)(self.region.base(), slot, Self::GIVES, 0, word) }
-                == Stored::Done
-            {
+            let stored = (self.operations.compare_store)(self.region.base(), slot, Self::GIVES, 0, word);
+            if stored == Stored::Done {
                 return slot;
             }
             self.runner.pause();
@@ -112,8 +109,7 @@ impl Game<'_> {
             self.wait_for(PUSH);
             // Powers of two, so that short waits are as frequent as long ones.
             let wait = LONGEST_WAIT_NS >> random.u32(0..16);
-            let end = clock::now_ns() + random.u64(0..=wait);
-            while clock::now_ns() < end {}
+            stay(random.u64(0..=wait));
             self.take_away(notes);
             self.next(PREPARE);
         }
@@ -125,7 +121,7 @@ impl Game<'_> {
         let old = self.exchange(slot, DRAINING);
         let restarted = (self.operations.restart)(slot);
         demand!(self.findings, restarted.is_ok(), "a restart was refused");
-        let ours = self.load(slot) == DRAINING;
+        let ours = (self.operations.load)(self.region.base(), slot, Self::GIVES) == DRAINING;
         let pushed = self.await_push();
         self.next(COMPARE);
         let now = self.exchange(slot, 0);
@@ -166,13 +162,7 @@ impl Game<'_> {
     }
 
     fn exchange(&self, slot: u32, value: usize) -> usize {
-        // SAFETY: every slot has an area, and the protocol accounts for the array.
-        unsafe { (self.operations.exchange)(self.region.base(), slot, Self::GIVES, value) }
-    }
-
-    fn load(&self, slot: u32) -> usize {
-        // SAFETY: every slot has an area.
-        unsafe { (self.operations.load)(self.region.base(), slot, Self::GIVES) }
+        (self.operations.exchange)(self.region.base(), slot, Self::GIVES, value)
     }
 
     fn next(&self, turn: usize) {

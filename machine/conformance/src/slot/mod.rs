@@ -42,7 +42,7 @@ pub use cached::{popped, pushed};
 pub use owners::replaced;
 pub use planted::{CASES, RESTARTS_OF_ALL};
 
-use crate::case::operations;
+use crate::case::{operations, trusted};
 use machine::kick::{self, Refused};
 use machine::slot::{self, Counted, Mode, Pair, Stored};
 use machine::sync::{AtomicI64, AtomicPtr, AtomicU64};
@@ -107,9 +107,7 @@ operations! {
     ///         word(s, i) = at − 8        commit
     ///     return object
     /// ```
-    pop: unsafe fn(base: *mut u8, index: usize) -> *mut u8 =
-        // SAFETY: passed on; inlined always, it is no function to point to.
-        |base, index| unsafe { slot::pop(base, index) },
+    pop: fn(base: *mut u8, index: usize) -> *mut u8 = trusted!(|base, index| slot::pop(base, index)),
 
     /// Puts a pointer on the array at the give word beside a take word.
     ///
@@ -123,9 +121,8 @@ operations! {
     ///         word(s, i + 1) = at + 8    commit
     ///     return true
     /// ```
-    push: unsafe fn(base: *mut u8, index: usize, object: *mut u8) -> bool =
-        // SAFETY: passed on; inlined always, it is no function to point to.
-        |base, index, object| unsafe { slot::push(base, index, object) },
+    push: fn(base: *mut u8, index: usize, object: *mut u8) -> bool =
+        trusted!(|base, index, object| slot::push(base, index, object)),
 
     /// Replaces a word of a slot if the calling thread is there and the word is as expected.
     ///
@@ -137,8 +134,8 @@ operations! {
     ///         word(s, i) = new           commit
     ///     return Done
     /// ```
-    compare_store: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored =
-        slot::compare_store,
+    compare_store: fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored =
+        trusted!(|base, slot, index, expected, new| slot::compare_store(base, slot, index, expected, new)),
 
     /// Lets an empty array to take from and one that was given to change places, and pops a pointer from the latter.
     ///
@@ -152,9 +149,8 @@ operations! {
     ///         word(s, i), word(s, i + 1) = give − 16, take + 8    commits both; other slots may see them one by one
     ///     return object
     /// ```
-    change_places: unsafe fn(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 =
-        // SAFETY: passed on; inlined always, it is no function to point to.
-        |base, index, take, give| unsafe { slot::change_places(base, index, take, give) },
+    change_places: fn(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 =
+        trusted!(|base, index, take, give| slot::change_places(base, index, take, give)),
 
     /// Reads a word of any slot, whole, as it was at some moment of the call.
     ///
@@ -162,7 +158,8 @@ operations! {
     /// load(base, s, i):
     ///     return word(s, i)
     /// ```
-    load: unsafe fn(base: *mut u8, slot: u32, index: usize) -> usize = slot::load,
+    load: fn(base: *mut u8, slot: u32, index: usize) -> usize =
+        trusted!(|base, slot, index| slot::load(base, slot, index)),
 
     /// Writes a word of any slot and returns its old value, atomically. An operation in flight may commit over it.
     ///
@@ -185,7 +182,8 @@ operations! {
     ///         the array is ours, as old says
     ///     otherwise somebody committed: the array is still theirs
     /// ```
-    exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, value: usize) -> usize = slot::exchange,
+    exchange: fn(base: *mut u8, slot: u32, index: usize, value: usize) -> usize =
+        trusted!(|base, slot, index, value| slot::exchange(base, slot, index, value)),
 
     /// Writes a word of any slot if it is as expected at that very moment. An operation in flight may commit over it.
     ///
@@ -195,8 +193,8 @@ operations! {
     ///                 word(s, i) = new
     ///     return true
     /// ```
-    compare_exchange: unsafe fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> bool =
-        slot::compare_exchange,
+    compare_exchange: fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> bool =
+        trusted!(|base, slot, index, expected, new| slot::compare_exchange(base, slot, index, expected, new)),
 
     /// Adds to a word that only the calling thread and its signal handlers add to; others read it.
     ///
@@ -204,7 +202,8 @@ operations! {
     /// local_add(word, amount):
     ///     between two interrupts: word = word + amount       others see it before or after, never a part
     /// ```
-    local_add: fn(word: &AtomicI64, amount: i64) = local_add,
+    local_add: fn(word: &AtomicI64, amount: i64) =
+        trusted!(|word, amount| slot::local_add::<BEHIND>(before(word), amount)),
 
     /// [`local_add`](Self::local_add) of 1.
     ///
@@ -212,7 +211,7 @@ operations! {
     /// local_increment(word):
     ///     between two interrupts: word = word + 1
     /// ```
-    local_increment: fn(word: &AtomicI64) = local_increment,
+    local_increment: fn(word: &AtomicI64) = trusted!(|word| slot::local_increment::<BEHIND>(before(word))),
 
     /// By ids: adds one to the first word of the counts of this thread's slot, and returns where that was. Only this
     /// operation and [`count_in`](Self::count_in) write counts, so nothing intervenes in an addition. Handlers of this
@@ -228,7 +227,7 @@ operations! {
     ///         *(at + COUNTED_BESIDE) += 1, locked
     ///         return at, NOWHERE
     /// ```
-    count: unsafe fn(counts: &AtomicPtr<AtomicU64>) -> Counted = slot::count,
+    count: fn(counts: &AtomicPtr<AtomicU64>) -> Counted = trusted!(|counts| slot::count(counts)),
 
     /// By ids: adds one to a word some way behind where the thread counted, if it is still in that slot. The machine's
     /// operation has an `OFFSET`, which here is [`counted::OTHER`].
@@ -243,7 +242,7 @@ operations! {
     ///
     /// Nobody can find the release missing here: both machines show stores in their order, and loads before later
     /// stores.
-    count_in: unsafe fn(counted: Counted) -> bool = slot::count_in::<{ counted::OTHER as i32 }>,
+    count_in: fn(counted: Counted) -> bool = trusted!(|counted| slot::count_in::<{ counted::OTHER as i32 }>(counted)),
 
     /// Draws from a cell what is in this thread's slot. The machine's operation has a `RANGE`, and an `OFFSET` for
     /// callers whose pointer lies that far before the cell; here they are [`rows::RANGE`] and [`rows::OFFSET`].
@@ -276,7 +275,9 @@ operations! {
     ///         nobody draws here: the pair is ours, to be written by store_pair
     ///     otherwise somebody committed over it: the pair is still theirs
     /// ```
-    draw: unsafe fn(cell: *mut u8, amount: i64) -> bool = draw,
+    draw: fn(cell: *mut u8, amount: i64) -> bool = trusted!(|cell, amount| {
+        slot::draw::<{ rows::RANGE }, { rows::OFFSET }>(cell.wrapping_offset(-(rows::OFFSET as isize)), amount)
+    }),
 
     /// Replaces a pair if the calling thread is in that slot and left is as expected. Meanwhile edge is stable.
     ///
@@ -288,7 +289,8 @@ operations! {
     ///         left(s, cell), edge(s, cell) = new     commit of both, as one
     ///     return Done
     /// ```
-    replace_pair: unsafe fn(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored = slot::replace_pair,
+    replace_pair: fn(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored =
+        trusted!(|cell, slot, expected, new| slot::replace_pair(cell, slot, expected, new)),
 
     /// Reads a pair in any row, as it was at some moment of the call.
     ///
@@ -296,7 +298,7 @@ operations! {
     /// load_pair(cell, s):
     ///     atomically: return left(s, cell), edge(s, cell)
     /// ```
-    load_pair: unsafe fn(cell: *mut u8, slot: u32) -> Pair = slot::load_pair,
+    load_pair: fn(cell: *mut u8, slot: u32) -> Pair = trusted!(|cell, slot| slot::load_pair(cell, slot)),
 
     /// Writes a pair in any row, where nobody draws and nobody else writes.
     ///
@@ -304,7 +306,7 @@ operations! {
     /// store_pair(cell, s, new):
     ///     atomically: left(s, cell), edge(s, cell) = new
     /// ```
-    store_pair: unsafe fn(cell: *mut u8, slot: u32, new: Pair) = slot::store_pair,
+    store_pair: fn(cell: *mut u8, slot: u32, new: Pair) = trusted!(|cell, slot, new| slot::store_pair(cell, slot, new)),
 
     /// `kick::restart`, by ids: begins again what is in flight in a slot.
     ///
@@ -348,21 +350,9 @@ operations! {
     forget_number: fn() = thread::forget_number,
 }
 
-fn local_add(word: &AtomicI64, amount: i64) {
-    const OFFSET: usize = 16;
-    // SAFETY: behind that many bytes is the word.
-    unsafe { slot::local_add::<{ OFFSET as i32 }>(word.as_ptr().cast::<u8>().wrapping_sub(OFFSET), amount) }
-}
+/// How far behind a pointer the word is to which a thread adds.
+const BEHIND: i32 = 16;
 
-fn local_increment(word: &AtomicI64) {
-    const OFFSET: usize = 16;
-    // SAFETY: as above.
-    unsafe { slot::local_increment::<{ OFFSET as i32 }>(word.as_ptr().cast::<u8>().wrapping_sub(OFFSET)) }
-}
-
-/// # Safety
-/// As for the machine's.
-unsafe fn draw(cell: *mut u8, amount: i64) -> bool {
-    // SAFETY: passed on.
-    unsafe { slot::draw::<{ rows::RANGE }, { rows::OFFSET }>(cell.wrapping_offset(-(rows::OFFSET as isize)), amount) }
+fn before(word: &AtomicI64) -> *mut u8 {
+    word.as_ptr().cast::<u8>().wrapping_offset(-(BEHIND as isize))
 }

@@ -118,8 +118,7 @@ impl<'a> Owners<'a> {
         if Array::of_take_word(take).is_none() || Array::of_give_word(give).is_none() {
             return std::ptr::null_mut();
         }
-        // SAFETY: every slot has an area, and both words name arrays.
-        unsafe { (self.operations.change_places)(self.region.base(), takes(kind), take, give) }
+        (self.operations.change_places)(self.region.base(), takes(kind), take, give)
     }
 
     fn take_given(&self, slot: u32, kind: usize) -> Option<Array> {
@@ -187,24 +186,19 @@ impl<'a> Owners<'a> {
     }
 
     fn pop(&self, kind: usize) -> *mut u8 {
-        // SAFETY: the region is one, and even words are take words.
-        unsafe { (self.operations.pop)(self.region.base(), takes(kind)) }
+        (self.operations.pop)(self.region.base(), takes(kind))
     }
 
     fn push(&self, kind: usize, pointer: *mut u8) -> bool {
-        // SAFETY: as above, and the give word is beside; nobody dereferences tokens.
-        unsafe { (self.operations.push)(self.region.base(), takes(kind), pointer) }
+        (self.operations.push)(self.region.base(), takes(kind), pointer)
     }
 
     pub fn word(&self, slot: u32, index: usize) -> usize {
-        // SAFETY: every slot has an area.
-        unsafe { (self.operations.load)(self.region.base(), slot, index) }
+        (self.operations.load)(self.region.base(), slot, index)
     }
 
     fn replace(&self, slot: u32, index: usize, old: usize, new: usize) -> bool {
-        // SAFETY: every slot has an area; `new` names an array that is ours, or none.
-        let done =
-            unsafe { (self.operations.compare_store)(self.region.base(), slot, index, old, new) } == Stored::Done;
+        let done = (self.operations.compare_store)(self.region.base(), slot, index, old, new) == Stored::Done;
         self.replaced.fetch_add(done as u64, Ordering::Relaxed);
         done
     }
@@ -301,8 +295,7 @@ pub fn replaced(runner: &dyn Runner, operations: &Operations) -> Outcome {
 fn one_replaces(owners: &Owners<'_>, operations: &Operations) -> Result<(), String> {
     const INDEX: usize = 2 * KINDS;
     let base = owners.region.base();
-    // SAFETY: every slot has an area, and no pop or push uses this word.
-    let store = |slot, expected, new| unsafe { (operations.compare_store)(base, slot, INDEX, expected, new) };
+    let store = |slot, expected, new| (operations.compare_store)(base, slot, INDEX, expected, new);
     // By ids the thread may have left the slot meanwhile.
     let here = (0..10_000).find_map(|_| {
         let slot = (operations.current)()?;

@@ -20,9 +20,7 @@ pub(super) fn replaced(runner: &dyn Runner, operations: &Operations) -> Outcome 
     let replace = || {
         let Some(slot) = (operations.current)() else { return false };
         let new = pair_of(WINDOW + next.fetch_add(1, Ordering::Relaxed) % RANGE as u64);
-        // SAFETY: every slot has a row; edges are those that follow from left, whoever writes them.
-        let stored = unsafe { (operations.replace_pair)(table.rows.cell(), slot, table.load(slot).left, new) };
-        stored == Stored::Done
+        (operations.replace_pair)(table.rows.cell(), slot, table.load(slot).left, new) == Stored::Done
     };
     let handler = || {
         replace();
@@ -36,9 +34,7 @@ pub(super) fn stored(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let table = Table::new(operations)?;
     // A row for each writer: nobody else may write it. Who runs there does not matter.
     let store = |writer: usize, number: u64| {
-        let new = pair_of(number % (WINDOW / 2));
-        // SAFETY: there are more rows than threads, and left is too little to be drawn from.
-        unsafe { (operations.store_pair)(table.rows.cell(), writer as u32, new) };
+        (operations.store_pair)(table.rows.cell(), writer as u32, pair_of(number % (WINDOW / 2)));
         true
     };
     let handler = || table.try_to_draw(1);
@@ -67,8 +63,7 @@ impl<'a> Table<'a> {
     }
 
     fn load(&self, slot: u32) -> Pair {
-        // SAFETY: every slot has a row.
-        unsafe { (self.operations.load_pair)(self.rows.cell(), slot) }
+        (self.operations.load_pair)(self.rows.cell(), slot)
     }
 
     fn look(&self, slot: u32) {
@@ -78,8 +73,7 @@ impl<'a> Table<'a> {
     }
 
     fn try_to_draw(&self, amount: i64) {
-        // SAFETY: every slot has a row; the amount is less than half of the window.
-        let done = unsafe { (self.operations.draw)(self.rows.cell(), amount) };
+        let done = (self.operations.draw)(self.rows.cell(), amount);
         demand!(self.findings, !done, "somebody drew where nothing is to be drawn: amount", amount);
     }
 

@@ -13,15 +13,17 @@ use machine::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ord
 use std::hint::{black_box, spin_loop};
 use std::ptr::null_mut;
 
+const RIGHT: Operations = Operations::MACHINE;
+
 crate::cases! {
-    CASES of Operations::MACHINE;
+    CASES of RIGHT;
     "slot::mode" => words::initialised, {
         "says the other mode" { mode: other_mode }
     }
     "slot::current" => words::current, {
         "one slot for all threads" { current: || slot::current().map(|_| 1) }
     }
-    "slot::in_use" => words::in_use, {
+    "slot::in_use" => words::bounds, {
         "does not rise" { in_use: || slot::in_use().min(1) }
     }
     "slot::current_if_given" => words::given, {
@@ -64,7 +66,7 @@ crate::cases! {
             mode: || if TIMES.load(Ordering::Relaxed) > 1 { other_mode() } else { slot::mode() }
         }
     }
-    "slot::possible" => words::possible, {
+    "slot::possible" => words::bounds, {
         "one" { possible: || 1 }
     }
     "slot::local_add" => added::added, {
@@ -93,7 +95,7 @@ crate::cases! {
     }
     "slot::replace_pair" => drawn::refilled, {
         "not restartable" in BY_IDS { replace_pair: compare_rest_replace }
-        "does not compare the slot" { replace_pair: |cell, slot, left, new| replace_by(store, cell, slot, left, new) }
+        "does not compare the slot" { replace_pair: |cell, slot, left, new| replace_by(RIGHT.store_pair, cell, slot, left, new) }
         "does not compare what is left" { replace_pair: replace_anyway }
         "one word of two" { replace_pair: replace_left }
     }
@@ -134,7 +136,7 @@ crate::cases! {
 }
 
 /// Where one slot would do, all are restarted.
-const RESTARTING_ALL: Operations = Operations { restart: |_| kick::restart_all(), ..Operations::MACHINE };
+const RESTARTING_ALL: Operations = Operations { restart: |_| kick::restart_all(), ..RIGHT };
 
 crate::cases! {
     RESTARTS_OF_ALL of RESTARTING_ALL;
@@ -227,15 +229,13 @@ fn change_take_word(base: *mut u8, index: usize, take: usize, give: usize) -> *m
     let object = cell(base, give - 8).load(Ordering::Relaxed);
     let as_expected = slot::current().is_some_and(|slot| {
         cell(base, word(slot, index + 1)).load(Ordering::Relaxed) == give
-            // SAFETY: as for the machine's.
-            && unsafe { slot::compare_store(base, slot, index, take, give - 16) } == Stored::Done
+            && (RIGHT.compare_store)(base, slot, index, take, give - 16) == Stored::Done
     });
     if as_expected { object as *mut u8 } else { null_mut() }
 }
 
 fn exchange_anyway(base: *mut u8, slot: u32, index: usize, _: usize, new: usize) -> bool {
-    // SAFETY: as for the machine's.
-    unsafe { slot::exchange(base, slot, index, new) };
+    (RIGHT.exchange)(base, slot, index, new);
     true
 }
 
@@ -270,17 +270,14 @@ fn count_in_two_steps(counts: &AtomicPtr<AtomicU64>) -> Counted {
 }
 
 fn count_and_look(counts: &AtomicPtr<AtomicU64>) -> Counted {
-    // SAFETY: as for the machine's.
-    let counted = unsafe { slot::count(counts) };
-    Counted { slot: own_slot(), ..counted }
+    Counted { slot: own_slot(), ..(RIGHT.count)(counts) }
 }
 
 /// Drawn out between the look and the count, so that a handler comes in between.
 fn count_much_later(counts: &AtomicPtr<AtomicU64>) -> Counted {
     let counts = AtomicPtr::new(counts.load(Ordering::Relaxed));
     rest();
-    // SAFETY: as for the machine's.
-    unsafe { slot::count(&counts) }
+    (RIGHT.count)(&counts)
 }
 
 fn count_if_there(counted: Counted) -> bool {
@@ -333,33 +330,18 @@ fn draw_past_marks(cell: *mut u8, amount: i64) -> bool {
         .is_some_and(|slot| pair_in(cell, slot).0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, draw).is_ok())
 }
 
-fn load(cell: *mut u8, slot: u32) -> Pair {
-    // SAFETY: as for the machine's.
-    unsafe { slot::load_pair(cell, slot) }
-}
-
-fn store(cell: *mut u8, slot: u32, new: Pair) {
-    // SAFETY: as for the machine's.
-    unsafe { slot::store_pair(cell, slot, new) }
-}
-
-fn replace(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
-    // SAFETY: as for the machine's.
-    unsafe { slot::replace_pair(cell, slot, expected, new) }
-}
-
 /// Drawn out between the comparison and the store, so that somebody comes in between.
 fn compare_rest_replace(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
-    let outcome = replace(cell, slot, expected, load(cell, slot));
+    let outcome = (RIGHT.replace_pair)(cell, slot, expected, (RIGHT.load_pair)(cell, slot));
     if outcome == Stored::Done {
         rest();
-        store(cell, slot, new);
+        (RIGHT.store_pair)(cell, slot, new);
     }
     outcome
 }
 
 fn replace_by(store: fn(*mut u8, u32, Pair), cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
-    if load(cell, slot).left != expected {
+    if (RIGHT.load_pair)(cell, slot).left != expected {
         return Stored::Differs;
     }
     store(cell, slot, new);
@@ -375,7 +357,7 @@ fn replace_in_two(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored 
 
 fn replace_anyway(cell: *mut u8, slot: u32, _: u64, new: Pair) -> Stored {
     loop {
-        let stored = replace(cell, slot, load(cell, slot).left, new);
+        let stored = (RIGHT.replace_pair)(cell, slot, (RIGHT.load_pair)(cell, slot).left, new);
         if stored != Stored::Differs {
             return stored;
         }
@@ -383,7 +365,7 @@ fn replace_anyway(cell: *mut u8, slot: u32, _: u64, new: Pair) -> Stored {
 }
 
 fn replace_left(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
-    replace(cell, slot, expected, Pair { edge: load(cell, slot).edge, ..new })
+    (RIGHT.replace_pair)(cell, slot, expected, Pair { edge: (RIGHT.load_pair)(cell, slot).edge, ..new })
 }
 
 fn load_in_two(cell: *mut u8, slot: u32) -> Pair {

@@ -5,7 +5,7 @@ use super::region::{Region, WORDS};
 use super::rows::Rows;
 use super::tokens::Tokens;
 use crate::case::{Findings, Outcome, demand, ensure};
-use crate::runner::{Job, Placement, Runner, crowd, repeat};
+use crate::runner::{Job, Placement, Runner, crowd, meet, repeat};
 use machine::slot::{MAX, Mode, Pair, Stored, WINDOW};
 use machine::sync::{AtomicU32, AtomicUsize, Ordering};
 use machine::thread;
@@ -20,10 +20,7 @@ pub(super) fn initialised(runner: &dyn Runner, operations: &Operations) -> Outco
         demand!(findings, found == wanted, "the mode was decided otherwise: wanted, found", wanted, found);
     };
     let job = |_| {
-        arrived.fetch_add(1, Ordering::Relaxed);
-        while arrived.load(Ordering::Relaxed) < runner.width() {
-            runner.pause();
-        }
+        meet(runner, &arrived, runner.width());
         decide();
         let slot = (operations.current)();
         demand!(findings, slot.is_some(), "a thread that entered has no slot");
@@ -42,7 +39,8 @@ pub(super) fn initialised(runner: &dyn Runner, operations: &Operations) -> Outco
     Ok(format!("{} times by each of {} threads", TIMES + 1, runner.width()))
 }
 
-pub(super) fn possible(runner: &dyn Runner, operations: &Operations) -> Outcome {
+/// The body of [`Operations::possible`] and [`Operations::in_use`]: both are bounds of all slots.
+pub(super) fn bounds(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let _region = Region::new(1, machine::slot::ARRAY)?;
     let (possible, findings) = ((operations.possible)(), Findings::new());
     let job = |_| {
@@ -51,13 +49,17 @@ pub(super) fn possible(runner: &dyn Runner, operations: &Operations) -> Outcome 
         let now = (operations.possible)();
         demand!(findings, now == possible, "the bound changed: before, after", possible, now);
         demand!(findings, (slot as usize) < possible, "an impossible slot: slot, bound", slot, possible);
+        let bound = (operations.in_use)();
+        demand!(findings, slot < bound, "a slot is in use beyond the bound: slot, bound", slot, bound);
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
+    // Two threads that run at the same time are in two slots at least.
     runner.run(Placement::Apart, crowd(2, &|_| count_to_two(operations, &findings)), None);
     runner.run(Placement::Apart, crowd(2, &job), None);
     findings.outcome()?;
     let bound = (operations.in_use)();
-    ensure!(bound as usize <= possible, "slots below {bound} are in use, of {possible} possible ones");
+    let is_sound = (2..=possible).contains(&(bound as usize)) && possible <= MAX;
+    ensure!(is_sound, "slots below {bound} are in use, of {possible} possible ones");
     Ok(format!("slots below {bound}, of {possible}"))
 }
 
@@ -94,8 +96,7 @@ fn meet_own_slot(
         if slot as usize >= MAX {
             return findings.add("a slot beyond the last", [slot as u64, MAX as u64, 0]);
         }
-        // SAFETY: every slot has an area; the word stays zero.
-        let stored = unsafe { (operations.compare_store)(region.base(), slot, 0, 0, 0) };
+        let stored = (operations.compare_store)(region.base(), slot, 0, 0, 0);
         misses = if stored == Stored::Done { 0 } else { misses + 1 };
         meetings.fetch_add((stored == Stored::Done) as usize, Ordering::Relaxed);
         demand!(findings, misses < TRIES, "a thread is never in the slot that it is told: slot, tries", slot, TRIES);
@@ -111,38 +112,9 @@ fn own_a_slot(
     let before = owners[slot as usize].swap(thread as u32 + 1, Ordering::Relaxed);
     demand!(findings, before == 0, "two threads have one slot: slot, threads", slot, before, thread + 1);
     // All must live until all have theirs.
-    let arrived = meetings.fetch_add(1, Ordering::Relaxed);
-    while meetings.load(Ordering::Relaxed) < runner.width() {
-        runner.pause();
-        let now = (operations.current)().unwrap_or(u32::MAX);
-        demand!(findings, now == slot, "a thread's slot changed: before, after, thread", slot, now, arrived);
-    }
-}
-
-pub(super) fn in_use(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    let _region = Region::new(1, machine::slot::ARRAY)?;
-    let findings = Findings::new();
-    let met = AtomicUsize::new(0);
-    let job = |_| {
-        let slot = (operations.current)().unwrap_or(0);
-        met.fetch_add(1, Ordering::Relaxed);
-        while met.load(Ordering::Relaxed) < runner.width() {
-            runner.pause();
-            let slot = (operations.current)().unwrap_or(0);
-            let bound = (operations.in_use)();
-            demand!(findings, slot < bound, "a slot is in use beyond the bound: slot, bound", slot, bound);
-        }
-        let bound = (operations.in_use)();
-        demand!(findings, slot < bound, "a slot is in use beyond the bound: slot, bound", slot, bound, 1);
-        demand!(findings, bound as usize <= MAX, "the bound is beyond the last slot", bound, MAX);
-    };
-    runner.run(Placement::Moved, crowd(runner.width(), &job), None);
-    // Two threads that run at the same time are in two slots at least.
-    runner.run(Placement::Apart, crowd(2, &|_| count_to_two(operations, &findings)), None);
-    findings.outcome()?;
-    let bound = (operations.in_use)();
-    ensure!(bound >= 2, "two threads have used slots below {bound}");
-    Ok(format!("slots below {bound}"))
+    meet(runner, meetings, runner.width());
+    let now = (operations.current)().unwrap_or(u32::MAX);
+    demand!(findings, now == slot, "a thread's slot changed: before, after", slot, now);
 }
 
 fn count_to_two(operations: &Operations, findings: &Findings) {
@@ -192,14 +164,12 @@ pub(super) fn load(runner: &dyn Runner, operations: &Operations) -> Outcome {
 fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region) -> Result<u64, String> {
     const STEPS: usize = 20_000;
     let (findings, sum, threads) = (Findings::new(), AtomicUsize::new(0), runner.width());
-    // SAFETY: every slot has an area, in which no array lies.
-    let exchange = |value| unsafe { (operations.exchange)(region.base(), MAX as u32 - 1, WORDS - 1, value) };
+    let exchange = |value| (operations.exchange)(region.base(), MAX as u32 - 1, WORDS - 1, value);
     let job = |thread: usize| {
         for step in 1..=STEPS {
             let number = thread * STEPS + step;
             let old = exchange(number << 32 | number);
-            // SAFETY: as above.
-            let seen = unsafe { (operations.load)(region.base(), MAX as u32 - 1, WORDS - 1) };
+            let seen = (operations.load)(region.base(), MAX as u32 - 1, WORDS - 1);
             sum.fetch_add(old & 0xffff_ffff, Ordering::Relaxed);
             demand!(findings, seen >> 32 == seen & 0xffff_ffff, "a word was read in two parts", seen);
         }
@@ -219,12 +189,9 @@ pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let mut array = region.array(0, 1);
     array.push(&region, Tokens::pointer(0));
     let words = [array.take_word(), region.array(1, 1).give_word()];
-    for slot in 0..MAX as u32 {
-        // SAFETY: every slot has an area, and nobody runs.
-        unsafe {
-            (operations.exchange)(region.base(), slot, 0, words[0]);
-            (operations.exchange)(region.base(), slot, 1, words[1]);
-        }
+    let all = (0..MAX as u32).flat_map(|slot| [(slot, 0), (slot, 1)]);
+    for (slot, index) in all.clone() {
+        (operations.exchange)(region.base(), slot, index, words[index]);
     }
     rows.prepare_all(STOCKED);
     let mut finding = Err("a thread without a slot never ran".to_owned());
@@ -233,10 +200,8 @@ pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
         Box::new(|| *place = try_without(operations, &region).and_then(|()| try_rows_without(operations, &rows)));
     ensure!(runner.run_without_slot(job), "the runner can make no thread without a slot here");
     finding?;
-    let others = (0..MAX as u32).flat_map(|slot| [(slot, 0), (slot, 1)]);
-    for (slot, index) in others {
-        // SAFETY: every slot has an area.
-        let word = unsafe { (operations.load)(region.base(), slot, index) };
+    for (slot, index) in all {
+        let word = (operations.load)(region.base(), slot, index);
         ensure!(word == words[index], "a thread without a slot changed word {index} of slot {slot} to {word}");
     }
     let drawn_from = rows.slots().find(|&slot| rows.pair(slot) != STOCKED);
@@ -247,13 +212,10 @@ pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
 const STOCKED: Pair = Pair { left: WINDOW + 2, edge: 2 };
 
 fn try_rows_without(operations: &Operations, rows: &Rows) -> Result<(), String> {
-    // SAFETY: every slot has a row.
-    unsafe {
-        ensure!(!(operations.draw)(rows.cell(), 1), "a thread without a slot drew");
-        for slot in 0..4 {
-            let stored = (operations.replace_pair)(rows.cell(), slot, STOCKED.left, Pair { left: 0, edge: 0 });
-            ensure!(stored == Stored::Elsewhere, "a thread without a slot stored to row {slot}: {stored:?}");
-        }
+    ensure!(!(operations.draw)(rows.cell(), 1), "a thread without a slot drew");
+    for slot in 0..4 {
+        let stored = (operations.replace_pair)(rows.cell(), slot, STOCKED.left, Pair { left: 0, edge: 0 });
+        ensure!(stored == Stored::Elsewhere, "a thread without a slot stored to row {slot}: {stored:?}");
     }
     Ok(())
 }
@@ -262,15 +224,12 @@ fn try_without(operations: &Operations, region: &Region) -> Result<(), String> {
     thread::enter();
     let slot = (operations.current)();
     ensure!(slot.is_none(), "a thread that cannot have a slot is in {slot:?}");
-    // SAFETY: every slot has an area, word 0 is a take word; nobody dereferences tokens.
-    unsafe {
-        let pointer = (operations.pop)(region.base(), 0);
-        ensure!(pointer.is_null(), "a thread without a slot popped {pointer:?}");
-        ensure!(!(operations.push)(region.base(), 0, Tokens::pointer(1)), "a thread without a slot pushed");
-        for slot in 0..4 {
-            let stored = (operations.compare_store)(region.base(), slot, 2, 0, 8);
-            ensure!(stored == Stored::Elsewhere, "a thread without a slot stored to slot {slot}: {stored:?}");
-        }
+    let pointer = (operations.pop)(region.base(), 0);
+    ensure!(pointer.is_null(), "a thread without a slot popped {pointer:?}");
+    ensure!(!(operations.push)(region.base(), 0, Tokens::pointer(1)), "a thread without a slot pushed");
+    for slot in 0..4 {
+        let stored = (operations.compare_store)(region.base(), slot, 2, 0, 8);
+        ensure!(stored == Stored::Elsewhere, "a thread without a slot stored to slot {slot}: {stored:?}");
     }
     Ok(())
 }

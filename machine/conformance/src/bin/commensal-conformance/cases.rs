@@ -111,9 +111,7 @@ fn install(base: *mut u8) {
     assert!(root::base() == base, "entry points work on one region in a process");
 }
 
-/// # Safety
-/// As for `slot::pop`.
-unsafe fn take(base: *mut u8, index: usize) -> *mut u8 {
+fn take(base: *mut u8, index: usize) -> *mut u8 {
     debug_assert!(index < INDICES);
     install(base);
     let object = take_by_size(index * STEP);
@@ -121,14 +119,12 @@ unsafe fn take(base: *mut u8, index: usize) -> *mut u8 {
     object.cast::<u8>().map_addr(|address| address & !((INDICES - 1) << INDEX_SHIFT))
 }
 
-/// # Safety
-/// As for `slot::push`.
-unsafe fn put(base: *mut u8, index: usize, object: *mut u8) -> bool {
+fn put(base: *mut u8, index: usize, object: *mut u8) -> bool {
     debug_assert!(index < INDICES);
     install(base);
     // A handler that interrupts us puts the flag back.
     let outer = WAS_REFUSED.replace(false);
-    // SAFETY: passed on.
+    // SAFETY: the bodies keep to the contract of `slot::push`.
     unsafe { put_by_address(object.map_addr(|address| address | index << INDEX_SHIFT).cast()) };
     !WAS_REFUSED.replace(outer)
 }

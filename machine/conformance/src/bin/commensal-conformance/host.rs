@@ -1,7 +1,6 @@
 //! The host's runner: threads of the operating system, which are moved from CPU to CPU, and interrupted by signals,
 //! while they work; and fork children, which say what they found within their time.
 
-use crate::Arguments;
 use conformance::runner::{Child, Job};
 use conformance::{Ended, Fork, Placement, Runner};
 use machine::slot::Mode;
@@ -11,25 +10,20 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a fork child may take, in seconds.
-const CHILD_LIMIT: u32 = 600;
-/// The same where hanging is what the planted bug does.
-const CHILD_LIMIT_IF_PLANTED: u32 = 1;
-
 pub struct Host {
     mode: Mode,
     seed: u64,
     deadline: Instant,
+    /// How long a fork child may take, in seconds.
     child_limit: u32,
     cpus: Vec<usize>,
 }
 
 impl Host {
     /// The bodies' time begins now.
-    pub fn new(arguments: &Arguments) -> Self {
-        let child_limit = if arguments.case.planted.is_some() { CHILD_LIMIT_IF_PLANTED } else { CHILD_LIMIT };
-        let deadline = Instant::now() + Duration::from_secs_f64(arguments.seconds);
-        Host { mode: arguments.mode, seed: arguments.seed, deadline, child_limit, cpus: own_cpus() }
+    pub fn new(mode: Mode, seed: u64, seconds: f64, child_limit: u32) -> Self {
+        let deadline = Instant::now() + Duration::from_secs_f64(seconds);
+        Host { mode, seed, deadline, child_limit, cpus: own_cpus() }
     }
 }
 
@@ -73,24 +67,24 @@ impl Runner for Host {
     }
 
     fn run(&self, placement: Placement, jobs: Vec<Job<'_>>, interrupt: Option<&(dyn Fn() + Sync)>) {
-        let targets = Targets::new(jobs.len());
+        let targets: Vec<_> = jobs.iter().map(|_| AtomicI32::new(0)).collect();
         let over = AtomicBool::new(false);
         let _handler = interrupt.as_ref().map(handle);
         thread::scope(|scope| {
             let (targets, over) = (&targets, &over);
-            let threads: Vec<_> = jobs
-                .into_iter()
-                .enumerate()
-                .map(|(number, job)| {
-                    // A thread inherits where its maker may run, which may have been moved to one CPU.
-                    let apart = number % self.cpus.len();
-                    let cpus = if placement == Placement::Apart { &self.cpus[apart..=apart] } else { &self.cpus };
-                    scope.spawn(move || {
-                        place(0, cpus);
-                        targets.during(number, job);
-                    })
+            let jobs = jobs.into_iter().enumerate().map(|(number, job)| {
+                // A thread inherits where its maker may run, which may have been moved to one CPU.
+                let apart = number % self.cpus.len();
+                let cpus = if placement == Placement::Apart { &self.cpus[apart..=apart] } else { &self.cpus };
+                scope.spawn(move || {
+                    place(0, cpus);
+                    // SAFETY: asks, changes nothing.
+                    targets[number].store(unsafe { libc::gettid() }, Ordering::Release);
+                    job();
+                    targets[number].store(0, Ordering::Release);
                 })
-                .collect();
+            });
+            let threads: Vec<_> = jobs.collect();
             let moved = placement == Placement::Moved;
             let disturber = (moved || interrupt.is_some()).then(|| {
                 scope.spawn(move || {
@@ -124,22 +118,6 @@ impl Runner for Host {
 
 /// Between two disturbances. Sleeping takes longer than asked for, some 60 µs.
 const REST: Duration = Duration::from_micros(10);
-
-/// The threads that may be disturbed, by the kernel's number; zero: not yet, or not any more.
-struct Targets(Vec<AtomicI32>);
-
-impl Targets {
-    fn new(count: usize) -> Self {
-        Targets((0..count).map(|_| AtomicI32::new(0)).collect())
-    }
-
-    fn during(&self, number: usize, job: Job<'_>) {
-        // SAFETY: asks, changes nothing.
-        self.0[number].store(unsafe { libc::gettid() }, Ordering::Release);
-        job();
-        self.0[number].store(0, Ordering::Release);
-    }
-}
 
 fn own_cpus() -> Vec<usize> {
     // SAFETY: zeroes are an empty set, of the size that is said.
@@ -198,30 +176,25 @@ impl Drop for Handler {
     }
 }
 
-/// Disturbs one thread after the other until it is over: moves them between `cpus`, and interrupts them.
-fn disturb(targets: &Targets, over: &AtomicBool, cpus: Option<&[usize]>, interrupts: bool, seed: u64) {
+/// Disturbs one thread after the other until it is over: moves them between `cpus`, and interrupts them. Targets are
+/// the kernel's numbers; zero: not yet, or not any more.
+fn disturb(targets: &[AtomicI32], over: &AtomicBool, cpus: Option<&[usize]>, interrupts: bool, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     while !over.load(Ordering::Relaxed) {
-        let thread = targets.0[random.usize(0..targets.0.len())].load(Ordering::Acquire);
+        let thread = targets[random.usize(0..targets.len())].load(Ordering::Acquire);
         if thread != 0 {
             match cpus {
-                Some(cpus) if !interrupts || random.bool() => migrate(thread, cpus, &mut random),
-                _ => interrupt(thread),
+                Some(cpus) if !interrupts || random.bool() => {
+                    let cpu = random.usize(0..cpus.len());
+                    // Sometimes anywhere, so that the scheduler has its way, too.
+                    place(thread, if random.u8(0..4) == 0 { cpus } else { &cpus[cpu..=cpu] });
+                }
+                // SAFETY: a dead thread gets nothing. One that got this number since is ours, and has the handler.
+                _ => _ = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGUSR1) },
             }
         }
         std::thread::sleep(REST);
     }
-}
-
-fn migrate(thread: libc::pid_t, cpus: &[usize], random: &mut fastrand::Rng) {
-    let cpu = random.usize(0..cpus.len());
-    // Sometimes anywhere, so that the scheduler has its way, too.
-    place(thread, if random.u8(0..4) == 0 { cpus } else { &cpus[cpu..=cpu] });
-}
-
-fn interrupt(thread: libc::pid_t) {
-    // SAFETY: a dead thread gets nothing; a thread that got this number since is of this process, and has the handler.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGUSR1) };
 }
 
 unsafe extern "C" {

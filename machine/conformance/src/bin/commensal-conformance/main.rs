@@ -1,7 +1,6 @@
 //! Runs one case of the conformance suite on the host, in this process.
 //!
 //! ```text
-//! commensal-conformance --list
 //! commensal-conformance CASE [--planted WHAT] [--seconds S] [--seed N]
 //! ```
 //!
@@ -15,55 +14,11 @@ mod cases;
 mod host;
 
 use clap::Parser;
-use conformance::Case;
 use host::Host;
 use machine::slot::Mode;
 use std::env;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-fn main() -> ExitCode {
-    let cli = Cli::parse();
-    if cli.list {
-        cases::all().filter(|case| case.fits(mode())).for_each(list);
-        return ExitCode::SUCCESS;
-    }
-    match cli.arguments() {
-        Ok(arguments) => run(&arguments),
-        Err(problem) => {
-            eprintln!("commensal-conformance: {problem}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn list(case: &Case) {
-    println!("{}\t{}", case.name, case.planted.unwrap_or(""));
-}
-
-/// Seconds beyond those that a case goes on by itself.
-const GRACE: u32 = 600;
-/// The same where hanging is what the planted bug does.
-const GRACE_IF_PLANTED: u32 = 1;
-
-fn run(arguments: &Arguments) -> ExitCode {
-    let host = Host::new(arguments);
-    let grace = if arguments.case.planted.is_some() { GRACE_IF_PLANTED } else { GRACE };
-    // A signal, not a thread: cases start with one.
-    // SAFETY: no effects on memory.
-    unsafe { libc::alarm(arguments.seconds.ceil() as u32 + grace) };
-    let outcome = (arguments.case.run)(&host);
-    match outcome {
-        Ok(summary) => {
-            println!("ok: {}: {summary}", arguments.case.name);
-            ExitCode::SUCCESS
-        }
-        Err(finding) => {
-            println!("found: {}: {finding}\nreplay: {}", arguments.case.name, arguments.replay());
-            ExitCode::FAILURE
-        }
-    }
-}
 
 /// How long a body that could go on for ever does, in seconds.
 const SECONDS: f64 = 0.15;
@@ -71,17 +26,17 @@ const EFFORT_VARIABLE: &str = "COMMENSAL_TEST_EFFORT";
 /// What turns restartable sequences off in the C library.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const FALLBACK: &str = "glibc.pthread.rseq=0";
+/// Seconds beyond those that a case goes on by itself, and for a fork child.
+const GRACE: u32 = 600;
+/// The same where hanging is what the planted bug does.
+const GRACE_IF_PLANTED: u32 = 1;
 
 /// Runs one case of the conformance suite in this process.
 #[derive(Parser)]
 #[command(name = "commensal-conformance")]
 struct Cli {
-    /// Print the cases of this mode: name and what is planted, parted by tabs
-    #[arg(long)]
-    list: bool,
-    /// The case
-    #[arg(required_unless_present = "list")]
-    name: Option<String>,
+    /// The case; one that does not exist shows all
+    name: String,
     /// What is wrong with the operation
     #[arg(long, value_name = "WHAT")]
     planted: Option<String>,
@@ -93,46 +48,46 @@ struct Cli {
     seed: Option<u64>,
 }
 
-struct Arguments {
-    case: &'static Case,
-    mode: Mode,
-    seconds: f64,
-    seed: u64,
+fn main() -> ExitCode {
+    run(Cli::parse()).unwrap_or_else(|problem| {
+        eprintln!("commensal-conformance: {problem}");
+        ExitCode::from(2)
+    })
 }
 
-impl Arguments {
-    fn replay(&self) -> String {
-        let tunables = if self.mode == Mode::PerThread { format!("{TUNABLES}={FALLBACK} ") } else { String::new() };
-        let planted = self.case.planted.map(|what| format!(" --planted '{what}'")).unwrap_or_default();
-        let release = if cfg!(debug_assertions) { "" } else { "--release " };
-        format!(
-            "{tunables}cargo run -q {release}-p conformance -- '{}'{planted} --seconds {} --seed {}",
-            self.case.name, self.seconds, self.seed
-        )
-    }
-}
-
-fn mode() -> Mode {
+fn run(Cli { name, planted, seconds, seed }: Cli) -> Result<ExitCode, String> {
     let is_fallback = env::var(TUNABLES).is_ok_and(|value| value.contains(FALLBACK));
-    if is_fallback { Mode::PerThread } else { Mode::ConcurrencyId }
-}
-
-impl Cli {
-    fn arguments(self) -> Result<Arguments, String> {
-        let mode = mode();
-        let effort = env::var(EFFORT_VARIABLE).map_or(Ok(1.0), |text| text.parse());
-        let effort: f64 = effort.map_err(|error| format!("{EFFORT_VARIABLE}: {error}"))?;
-        let (name, planted) = (self.name.unwrap_or_default(), self.planted.as_deref());
-        let case = cases::all().find(|case| case.name == name && case.planted == planted && case.fits(mode));
-        let case = case.ok_or_else(|| {
-            let what = planted.map(|what| format!(" with '{what}' planted")).unwrap_or_default();
-            format!("there is no case '{name}'{what} in mode {mode:?}; --list names all")
-        })?;
-        let seconds = self.seconds.unwrap_or(SECONDS * effort);
-        Ok(Arguments { case, mode, seconds, seed: self.seed.unwrap_or_else(moment) })
+    let mode = if is_fallback { Mode::PerThread } else { Mode::ConcurrencyId };
+    let planting = planted.as_deref().map(|what| format!(" --planted '{what}'")).unwrap_or_default();
+    let mut all = cases::all().filter(|case| case.fits(mode));
+    let case = all.find(|case| case.name == name && case.planted == planted.as_deref()).ok_or_else(|| {
+        let all = cases::all().filter(|case| case.fits(mode));
+        let all: Vec<_> = all.map(|case| format!("\n{}\t{}", case.name, case.planted.unwrap_or(""))).collect();
+        format!("found '{name}'{planting}; expected a case of mode {mode:?}:{}", all.concat())
+    })?;
+    let effort = env::var(EFFORT_VARIABLE).map_or(Ok(1.0), |text| text.parse());
+    let effort: f64 = effort.map_err(|error| format!("{EFFORT_VARIABLE}: {error}"))?;
+    let seconds = seconds.unwrap_or(SECONDS * effort);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seed = seed.unwrap_or_else(|| now.map_or(0, |since| since.as_nanos() as u64 & 0xffff_ffff));
+    let grace = if planted.is_some() { GRACE_IF_PLANTED } else { GRACE };
+    let host = Host::new(mode, seed, seconds, grace);
+    // A signal, not a thread: cases start with one.
+    // SAFETY: no effects on memory.
+    unsafe { libc::alarm(seconds.ceil() as u32 + grace) };
+    match (case.run)(&host) {
+        Ok(summary) => {
+            println!("ok: {name}: {summary}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(finding) => {
+            let tunables = if is_fallback { format!("{TUNABLES}={FALLBACK} ") } else { String::new() };
+            let release = if cfg!(debug_assertions) { "" } else { "--release " };
+            println!(
+                "found: {name}: {finding}\nreplay: {tunables}cargo run -q {release}-p conformance -- \
+                 '{name}'{planting} --seconds {seconds} --seed {seed}"
+            );
+            Ok(ExitCode::FAILURE)
+        }
     }
-}
-
-fn moment() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64 & 0xffff_ffff)
 }
