@@ -25,7 +25,7 @@ fn set_errno(number: i32) {
 
 fn errno() -> *mut i32 {
     match engine::here() {
-        Some(here) => here.with(|engine| engine.errno()),
+        Some(here) => here.with(|engine| &raw mut *engine.thread().errno),
         // SAFETY: asks for an address.
         None => unsafe { libc::__errno_location() },
     }

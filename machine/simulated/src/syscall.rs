@@ -28,8 +28,8 @@ unsafe fn make(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
             // SAFETY: passed on.
             let result = unsafe { on_host(number, arguments) };
             if number == MEMBARRIER && result.is_ok() {
-                // The kernel does not know our sections.
-                slot::wait_for_sections();
+                // The kernel does not know our sections: wait for their end.
+                drop(slot::enter_section());
             }
             result
         }

@@ -1,7 +1,9 @@
-//! Small bodies, of which all runs within a bound are made.
+//! Small bodies, of which all runs within a bound are made. Some are litmus tests: what the simulated machine's memory
+//! shows, and what it must never show.
 
+use simulated::kick;
 use simulated::simulation::{Exhausted, Failure, Place, Settings, exhaust, run};
-use simulated::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use simulated::sync::{AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -15,41 +17,65 @@ fn two(left: impl Fn(), right: impl Fn()) {
     run(vec![(Box::new(left), Place::On(0)), (Box::new(right), Place::On(1))], None);
 }
 
-fn store_buffering(between: impl Fn(), bound: usize) -> (BTreeSet<(u64, u64)>, Exhausted) {
+type Words = [AtomicU64; 2];
+
+/// All outcomes of two sides that share two words.
+fn outcomes(
+    bound: usize, left: impl Fn(&Words) -> u64, right: impl Fn(&Words) -> u64,
+) -> (BTreeSet<(u64, u64)>, Exhausted) {
     let mut seen = BTreeSet::new();
     let main = || {
-        let (x, y) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (left, right) = (Cell::new(0), Cell::new(0));
-        let side = |own: &AtomicU64, other: &AtomicU64, seen: &Cell<u64>| {
-            own.store(1, Ordering::Release);
-            between();
-            seen.set(other.load(Ordering::Acquire));
-        };
-        two(|| side(&x, &y, &left), || side(&y, &x, &right));
-        (left.get(), right.get())
+        let words = [AtomicU64::new(0), AtomicU64::new(0)];
+        let (first, second) = (Cell::new(0), Cell::new(0));
+        two(|| first.set(left(&words)), || second.set(right(&words)));
+        (first.get(), second.get())
     };
     let exhausted = exhaust(&settings(), bound, 100_000, main, |report| {
         seen.insert(report.outcome.expect("nothing fails"));
         true
     });
+    assert!(exhausted.is_complete, "{exhausted:?}");
     (seen, exhausted)
+}
+
+/// Each side writes its word and reads the other's.
+fn store_buffering(bound: usize, left: impl Fn(), right: impl Fn()) -> (BTreeSet<(u64, u64)>, Exhausted) {
+    let side = |[own, other]: [&AtomicU64; 2], between: &dyn Fn()| {
+        own.store(1, Ordering::Release);
+        between();
+        other.load(Ordering::Acquire)
+    };
+    outcomes(bound, |[x, y]| side([x, y], &left), |[x, y]| side([y, x], &right))
 }
 
 #[test]
 fn store_buffering_has_four_outcomes_and_three_with_fences() {
-    let (seen, exhausted) = store_buffering(|| {}, 3);
-    assert_eq!(seen, BTreeSet::from([(0, 0), (0, 1), (1, 0), (1, 1)]));
-    assert!(exhausted.is_complete, "{exhausted:?}");
-    let (seen, exhausted) = store_buffering(|| fence(Ordering::SeqCst), 4);
-    assert_eq!(seen, BTreeSet::from([(0, 1), (1, 0), (1, 1)]));
-    assert!(exhausted.is_complete && exhausted.runs > 100, "{exhausted:?}");
+    let full = || fence(Ordering::SeqCst);
+    let for_all = || kick::fence_all().expect("membarrier is there");
+    let compiler = || compiler_fence(Ordering::SeqCst);
+    let (with_fences, all) = ([(0, 1), (1, 0), (1, 1)], [(0, 0), (0, 1), (1, 0), (1, 1)]);
+    assert_eq!(store_buffering(3, || {}, || {}).0, BTreeSet::from(all));
+    assert_eq!(store_buffering(3, full, compiler).0, BTreeSet::from(all));
+    assert_eq!(store_buffering(3, for_all, compiler).0, BTreeSet::from(with_fences));
+    let (seen, exhausted) = store_buffering(4, full, full);
+    assert_eq!(seen, BTreeSet::from(with_fences));
+    assert!(exhausted.runs > 100, "{exhausted:?}");
+}
+
+#[test]
+fn messages_pass() {
+    let send = |[data, flag]: &Words| {
+        data.store(42, Ordering::Relaxed);
+        flag.store(1, Ordering::Release);
+        0
+    };
+    let receive = |[data, flag]: &Words| flag.load(Ordering::Acquire) * 100 + data.load(Ordering::Relaxed);
+    assert_eq!(outcomes(4, send, receive).0, BTreeSet::from([(0, 0), (0, 42), (0, 142)]));
 }
 
 #[test]
 fn without_disturbances_only_the_order_of_threads_is_free() {
-    let (seen, exhausted) = store_buffering(|| {}, 0);
-    assert_eq!(seen, BTreeSet::from([(0, 1), (1, 0)]));
-    assert!(exhausted.is_complete, "{exhausted:?}");
+    assert_eq!(store_buffering(0, || {}, || {}).0, BTreeSet::from([(0, 1), (1, 0)]));
 }
 
 #[test]

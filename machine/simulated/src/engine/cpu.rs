@@ -29,6 +29,7 @@ pub fn mask(size: u8) -> u128 {
     if size >= 16 { u128::MAX } else { (1 << (8 * size)) - 1 }
 }
 
+#[derive(Default)]
 pub struct Cpu {
     /// Picoseconds.
     pub time: u64,
@@ -36,7 +37,7 @@ pub struct Cpu {
     pub waits_for_line: bool,
     pub thread: Option<usize>,
     pub queue: VecDeque<usize>,
-    pub is_online: bool,
+    pub is_offline: bool,
     /// The slot of its last thread.
     pub last_slot: Option<u32>,
     /// When the thread may have to leave, in picoseconds.
@@ -46,19 +47,6 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    pub fn new() -> Self {
-        Cpu {
-            time: 0,
-            waits_for_line: false,
-            thread: None,
-            queue: VecDeque::new(),
-            is_online: true,
-            last_slot: None,
-            slice_end: 0,
-            stores: VecDeque::new(),
-        }
-    }
-
     pub fn load(&self) -> usize {
         self.queue.len() + usize::from(self.thread.is_some())
     }

@@ -29,7 +29,7 @@ impl Engine {
         if self.failure.is_some() {
             return Next::Suspend;
         }
-        let thread = &mut self.threads[self.current];
+        let thread = self.thread();
         thread.steps += 1;
         thread.asks = 0;
         if self.strategy.is_some() { self.decide_by_strategy(access) } else { self.decide_by_time() }
@@ -38,7 +38,6 @@ impl Engine {
     #[inline]
     pub(super) fn perform(&mut self, access: Access) {
         match access {
-            Access::Nothing | Access::Own | Access::Pause | Access::Work { .. } => {}
             Access::Fence { is_full } => self.happened(Happening::Fence { is_full }),
             Access::Zero { at, bytes } => self.happened(Happening::Zeroed { at, bytes }),
             Access::System { number } => self.happened(Happening::System(number)),
@@ -47,8 +46,7 @@ impl Engine {
                 let slot = self.threads[self.current].slot;
                 self.happened(Happening::Slot(slot));
             }
-            Access::Clock | Access::Load { .. } | Access::Store { .. } | Access::Add { .. } | Access::Change { .. } => {
-            }
+            _ => {}
         }
     }
 
@@ -259,8 +257,7 @@ impl Engine {
             let deviation = Deviation { process: self.process, thread, step, ask, choice };
             self.trace.deviate(deviation);
         }
-        let current = self.current;
-        self.threads[current].asks += 1;
+        self.thread().asks += 1;
         choice
     }
 

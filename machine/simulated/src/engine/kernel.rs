@@ -36,8 +36,7 @@ impl Here {
         // The kernel sees the thread's writes, and memory may change its role.
         let is_refused = self.with(|engine| {
             engine.drain_own();
-            let current = engine.current;
-            std::mem::take(&mut engine.threads[current].is_refused)
+            std::mem::take(&mut engine.thread().is_refused)
         });
         if is_refused {
             return Err(OUT_OF_MEMORY);
@@ -48,7 +47,7 @@ impl Here {
             syscall::FUTEX if second == FUTEX_WAKE_PRIVATE => Ok(self.with(|engine| engine.futex_wake(first, third))),
             syscall::MEMBARRIER => self.barrier(first),
             syscall::GETPID => Ok(self.with(|engine| engine.process) as usize),
-            syscall::GETTID => Ok(self.with(|engine| engine.threads[engine.current].tid) as usize),
+            syscall::GETTID => Ok(self.with(|engine| engine.thread().tid) as usize),
             syscall::TGKILL => self.with(|engine| engine.is_alive(first as u32, second as u32)),
             // SAFETY: passed on.
             syscall::RT_SIGPROCMASK => unsafe { self.mask(first, second as *const u64, third as *mut u64) },
@@ -78,7 +77,7 @@ impl Here {
             return Err(TRY_AGAIN);
         }
         self.wait();
-        match self.with(|engine| engine.threads[engine.current].woken) {
+        match self.with(|engine| engine.thread().woken) {
             Woken::Come => Ok(0),
             Woken::Late => Err(TIMED_OUT),
             Woken::Interrupted => Err(INTERRUPTED),
@@ -125,7 +124,7 @@ impl Here {
     unsafe fn mask(self, how: usize, set: *const u64, old: *mut u64) -> Result<usize, Errno> {
         const SET_MASK: usize = 2;
         self.with(|engine| {
-            let thread = &mut engine.threads[engine.current];
+            let thread = engine.thread();
             // SAFETY: passed on. All signals are masked, or none.
             unsafe {
                 if !old.is_null() {
@@ -169,7 +168,7 @@ impl Engine {
         if bytes < needed {
             return Err(INVALID);
         }
-        for cpu in (0..self.cpus.len()).filter(|&cpu| self.cpus[cpu].is_online) {
+        for cpu in (0..self.cpus.len()).filter(|&cpu| !self.cpus[cpu].is_offline) {
             // SAFETY: passed on.
             unsafe { *mask.add(cpu / 8) |= 1 << (cpu % 8) };
         }

@@ -9,7 +9,7 @@ use super::{Engine, Happening};
 use crate::simulation::{Defect, Failure};
 
 #[inline]
-fn read(at: usize, size: u8) -> u128 {
+pub fn read(at: usize, size: u8) -> u128 {
     let at = core::ptr::with_exposed_provenance::<u8>(at);
     // SAFETY: the caller of the step vouches for the memory, as for an access of its own.
     unsafe {
@@ -23,7 +23,7 @@ fn read(at: usize, size: u8) -> u128 {
 }
 
 #[inline]
-fn write(at: usize, size: u8, value: u128) {
+pub fn write(at: usize, size: u8, value: u128) {
     let at = core::ptr::with_exposed_provenance_mut::<u8>(at);
     // SAFETY: as above.
     unsafe {

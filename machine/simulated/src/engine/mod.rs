@@ -61,7 +61,6 @@ use schedule::Timers;
 use space::Space;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ffi::CString;
 use std::io::PipeWriter;
 use thread::Thread;
 use trace::{Event, Happening, Trace};
@@ -72,6 +71,24 @@ thread_local! {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Here(NonNull<Engine>);
+
+/// Reads memory as the current thread sees it, after its step.
+#[inline]
+pub fn load(at: usize, size: u8) -> u128 {
+    match here() {
+        Some(here) => here.with(|engine| engine.load(at, size)),
+        None => memory::read(at, size),
+    }
+}
+
+/// Writes memory, after the current thread's step.
+#[inline]
+pub fn store(at: usize, size: u8, value: u128) {
+    match here() {
+        Some(here) => here.with(|engine| engine.store(at, size, value)),
+        None => memory::write(at, size, value),
+    }
+}
 
 /// None while no simulation runs on this host thread.
 #[inline]
@@ -95,28 +112,49 @@ pub enum Access {
     Own,
     /// Waits a moment, as a spinning thread should.
     Pause,
-    /// Reads memory.
-    Load { at: usize, size: u8 },
+    Load {
+        at: usize,
+        size: u8,
+    },
     /// Writes memory, at once if it is locked.
-    Store { at: usize, size: u8, is_locked: bool },
+    Store {
+        at: usize,
+        size: u8,
+        is_locked: bool,
+    },
     /// A read-modify-write by one instruction without a lock prefix: others may come in between.
-    Add { at: usize, size: u8 },
+    Add {
+        at: usize,
+        size: u8,
+    },
     /// An atomic read-modify-write.
-    Change { at: usize, size: u8 },
-    /// Zeroes memory.
-    Zero { at: usize, bytes: usize },
-    /// A fence.
-    Fence { is_full: bool },
+    Change {
+        at: usize,
+        size: u8,
+    },
+    Zero {
+        at: usize,
+        bytes: usize,
+    },
+    Fence {
+        is_full: bool,
+    },
     /// Reads its slot.
     Slot,
-    /// Reads the clock.
     Clock,
     /// Computes for so long.
-    Work { ns: u64 },
+    Work {
+        ns: u64,
+    },
     /// Enters the kernel.
-    System { number: usize },
+    System {
+        number: usize,
+    },
     /// Interrupts a CPU; `is_further`: not the first one in the same call.
-    Kick { cpu: usize, is_further: bool },
+    Kick {
+        cpu: usize,
+        is_further: bool,
+    },
 }
 
 /// An event that is due; grants come first, so that a CPU that loses its line does not use it.
@@ -139,7 +177,7 @@ pub struct Engine {
     strategy: Option<Box<dyn Strategy>>,
     /// With a strategy, each step advances it. All times are in picoseconds except in interfaces.
     now: u64,
-    steps: u64,
+    pub steps: u64,
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     /// The thread whose steps are made.
@@ -155,16 +193,16 @@ pub struct Engine {
     /// Stores that wait in buffers.
     waiting_stores: usize,
     lines: Lines,
-    space: Space,
+    pub space: Space,
     trace: Trace,
     failure: Option<Failure>,
     complaint: String,
-    fork_handlers: Vec<extern "C" fn()>,
-    /// Runs on threads that the runtime interrupts.
-    kick_handler: Option<Box<dyn Fn() + Sync>>,
+    pub fork_handlers: Vec<extern "C" fn()>,
+    /// Runs on threads that [`Self::kick_thread`] interrupts.
+    pub kick_handler: Option<Box<dyn Fn() + Sync>>,
     processes: u32,
     process: u32,
-    had_threads: bool,
+    pub had_threads: bool,
     /// In a fork child: the pipe for its report.
     report_to: Option<PipeWriter>,
     /// Steps in a row of the current thread.
@@ -172,8 +210,7 @@ pub struct Engine {
     /// The current thread waits for others.
     gives_way: bool,
     /// CPUs interrupted by kicks from another CPU.
-    interrupts: u64,
-    environment: Vec<(CString, CString)>,
+    pub interrupts: u64,
 }
 
 impl Engine {
@@ -183,8 +220,7 @@ impl Engine {
             // No strategy decides when a store becomes visible, so it does at once.
             settings.store_buffer = 0;
         }
-        let cpus = (0..settings.cpus).map(|_| Cpu::new()).collect();
-        let environment = settings.environment.clone();
+        let cpus = (0..settings.cpus).map(|_| Cpu::default()).collect();
         let topology = settings.costs.topology;
         let has_siblings = topology.threads > 1;
         let siblings_of = |cpu| topology.siblings(cpu, settings.cpus).collect();
@@ -218,7 +254,6 @@ impl Engine {
             in_a_row: 0,
             gives_way: false,
             interrupts: 0,
-            environment,
             settings,
             strategy,
         }
@@ -241,28 +276,17 @@ impl Engine {
         (std::mem::take(&mut self.trace), self.steps, time)
     }
 
-    pub fn set_namer(&mut self, namer: Box<dyn Fn(usize) -> Option<String>>) {
-        self.space.set_namer(namer);
-    }
-
-    pub fn name(&mut self, at: usize, bytes: usize, name: &str) {
-        self.space.set_name(at, bytes, name.into());
-    }
-
     fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert(failure);
     }
 
+    /// The current thread.
+    pub fn thread(&mut self) -> &mut Thread {
+        &mut self.threads[self.current]
+    }
+
     fn cpu(&self) -> usize {
         self.threads[self.current].cpu
-    }
-
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    pub fn interrupts(&self) -> u64 {
-        self.interrupts
     }
 
     fn time(&self) -> u64 {
@@ -274,7 +298,7 @@ impl Engine {
     }
 
     pub fn environment(&self, name: &CStr) -> Option<&'static CStr> {
-        let (_, value) = self.environment.iter().find(|(variable, _)| variable.as_c_str() == name)?;
+        let (_, value) = self.settings.environment.iter().find(|(variable, _)| variable.as_c_str() == name)?;
         // SAFETY: the host's answers last as long as the process; these as long as the simulation, and so its process.
         unsafe { core::ptr::from_ref(value.as_c_str()).as_ref() }
     }
@@ -285,32 +309,8 @@ impl Engine {
         self.happened(Happening::Said(message));
     }
 
-    pub fn errno(&mut self) -> *mut i32 {
-        &raw mut *self.threads[self.current].errno
-    }
-
-    pub fn thread_block(&mut self) -> *mut crate::thread::Zeroes {
-        &raw mut *self.threads[self.current].block
-    }
-
-    pub fn thread_pointer(&self) -> u64 {
-        self.threads[self.current].pointer
-    }
-
-    pub fn is_alone(&self) -> bool {
-        !self.had_threads
-    }
-
     pub fn gives_ids(&self) -> bool {
         self.settings.mode == crate::slot::Mode::ConcurrencyId
-    }
-
-    pub fn has_no_slot(&self) -> bool {
-        self.threads[self.current].is_without_slot
-    }
-
-    pub fn slot(&self) -> Option<u32> {
-        self.threads[self.current].slot
     }
 
     pub fn begin_section(&mut self) {
@@ -318,17 +318,13 @@ impl Engine {
             let cpu = self.cpu();
             self.cpus[cpu].time += self.settings.costs.section * self.percent(cpu) / 100;
         }
-        let thread = &mut self.threads[self.current];
+        let thread = self.thread();
         (thread.section, thread.is_aborted) = (true, false);
     }
 
     pub fn end_section(&mut self) {
-        let thread = &mut self.threads[self.current];
+        let thread = self.thread();
         (thread.section, thread.is_aborted) = (false, false);
-    }
-
-    pub fn is_aborted(&self) -> bool {
-        self.threads[self.current].is_aborted
     }
 
     fn abort_section(&mut self, thread: usize) {
@@ -348,16 +344,6 @@ impl Engine {
     #[inline]
     pub fn changes_tear(&self) -> bool {
         self.settings.is_broken(Defect::ChangesTear)
-    }
-
-    /// Sets the handler for threads that [`Self::kick_thread`] interrupts.
-    pub fn on_kick(&mut self, handler: fn()) {
-        self.kick_handler = Some(Box::new(handler));
-    }
-
-    pub fn on_fork(&mut self, child: extern "C" fn()) -> bool {
-        self.fork_handlers.push(child);
-        true
     }
 }
 

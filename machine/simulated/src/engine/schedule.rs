@@ -39,20 +39,20 @@ impl Engine {
     /// The thread's last CPU if idle, else an idle one, else the one with the fewest threads.
     fn place_for(&mut self, thread: usize) -> usize {
         let (place, last) = (self.threads[thread].place, self.threads[thread].cpu);
-        let fits = |&cpu: &usize| place.allows(cpu) && self.cpus[cpu].is_online;
+        let fits = |&cpu: &usize| place.allows(cpu) && !self.cpus[cpu].is_offline;
         if fits(&last) && self.cpus[last].load() == 0 && self.threads[thread].steps > 0 {
             return last;
         }
         let candidates = (0..self.cpus.len()).filter(fits);
         // A thread whose only CPU is off-line goes anywhere, as on Linux.
         candidates.min_by_key(|&cpu| (self.cpus[cpu].load(), cpu)).unwrap_or_else(|| {
-            (0..self.cpus.len()).find(|&cpu| self.cpus[cpu].is_online).expect("one CPU stays on-line")
+            (0..self.cpus.len()).find(|&cpu| !self.cpus[cpu].is_offline).expect("one CPU stays on-line")
         })
     }
 
     /// An idle CPU takes the next thread of its queue, or of the longest one.
     pub(super) fn dispatch(&mut self, cpu: usize) {
-        if self.cpus[cpu].thread.is_some() || !self.cpus[cpu].is_online {
+        if self.cpus[cpu].thread.is_some() || self.cpus[cpu].is_offline {
             return;
         }
         let Some(thread) = self.cpus[cpu].queue.pop_front().or_else(|| self.pull(cpu)) else { return };
@@ -135,7 +135,7 @@ impl Engine {
         let (thread, cpu) = (self.current, self.cpu());
         self.happened(Happening::Preempted);
         self.threads[thread].state = State::Ready;
-        let to = to.filter(|&to| self.cpus[to].is_online && self.threads[thread].place.allows(to)).unwrap_or(cpu);
+        let to = to.filter(|&to| !self.cpus[to].is_offline && self.threads[thread].place.allows(to)).unwrap_or(cpu);
         self.cpus[to].time = self.cpus[to].time.max(self.cpus[cpu].time);
         self.cpus[to].queue.push_back(thread);
         self.leave(thread);
@@ -150,11 +150,11 @@ impl Engine {
 
     /// Takes a CPU off-line, unless it is the last one.
     pub(super) fn set_offline(&mut self, cpu: usize) {
-        if !self.cpus[cpu].is_online || self.cpus.iter().filter(|cpu| cpu.is_online).count() < 2 {
+        if self.cpus[cpu].is_offline || self.cpus.iter().filter(|cpu| !cpu.is_offline).count() < 2 {
             return;
         }
         self.happened(Happening::Offline(cpu as u32));
-        self.cpus[cpu].is_online = false;
+        self.cpus[cpu].is_offline = true;
         let mut homeless: Vec<usize> = self.cpus[cpu].queue.drain(..).collect();
         if let Some(thread) = self.cpus[cpu].thread {
             self.take_off(thread);
@@ -165,9 +165,9 @@ impl Engine {
     }
 
     pub(super) fn set_online(&mut self, cpu: usize) {
-        if !self.cpus[cpu].is_online {
+        if self.cpus[cpu].is_offline {
             self.happened(Happening::Online(cpu as u32));
-            self.cpus[cpu].is_online = true;
+            self.cpus[cpu].is_offline = false;
             self.cpus[cpu].time = self.cpus[cpu].time.max(self.time());
             self.dispatch(cpu);
         }
@@ -253,10 +253,6 @@ impl Engine {
         let thread = &self.threads[self.current];
         let has_any = thread.has_kick || (thread.has_signal && thread.handler.is_some());
         has_any && !thread.is_masked && !thread.in_handler && !thread.in_kernel
-    }
-
-    pub fn is_in_handler(&self) -> bool {
-        self.threads[self.current].in_handler
     }
 
     /// [`Self::has_signal`] in a simulation without a failure: a handler takes it.

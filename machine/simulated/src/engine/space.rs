@@ -207,80 +207,17 @@ impl Drop for Space {
 mod tests {
     use super::*;
 
-    const READ_WRITE: usize = 3;
-    const ANYWHERE: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-
-    fn map(space: &mut Space, pages: usize) -> usize {
-        space.map([0, pages * PAGE, READ_WRITE, ANYWHERE, usize::MAX, 0]).expect("there is room")
-    }
-
-    fn fill(at: usize, pages: usize) {
-        for page in 0..pages {
-            // SAFETY: the tests give mapped pages.
-            unsafe { core::ptr::with_exposed_provenance_mut::<u64>(at + page * PAGE).write(7) };
-        }
-    }
-
-    #[test]
-    fn unmapped_room_is_reused_lowest_first() {
-        let mut space = Space::new();
-        let (first, second, third) = (map(&mut space, 2), map(&mut space, 3), map(&mut space, 1));
-        assert_eq!([second, third].map(|at| at - first), [2 * PAGE, 5 * PAGE]);
-        fill(first, 6);
-        space.unmap(second, 3 * PAGE).expect("it is mapped");
-        assert_eq!(map(&mut space, 4), third + PAGE, "too large for the hole");
-        assert_eq!([map(&mut space, 1), map(&mut space, 2)], [second, second + PAGE]);
-        let exactly = space.map([third, PAGE, READ_WRITE, ANYWHERE | MAP_FIXED_NOREPLACE, usize::MAX, 0]);
-        assert_eq!(exactly, Err(EXISTS));
-    }
-
     #[test]
     fn names_are_of_mappings_and_follow_them() {
+        const READ_WRITE: usize = 3;
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         let mut space = Space::new();
-        let at = map(&mut space, 4);
+        let at = space.map([0, 4 * PAGE, READ_WRITE, flags, usize::MAX, 0]).expect("there is room");
         assert_eq!(space.name(at + 24), "m1+0x18");
         space.unmap(at + PAGE, PAGE).expect("it is mapped");
         assert_eq!(space.name(at + 2 * PAGE), "m1+0x0");
         space.set_name(at, 16, "pair".into());
         assert_eq!([space.name(at), space.name(at + 8)], ["pair", "pair+0x8"]);
         assert_eq!(space.known(1), None);
-    }
-
-    #[test]
-    fn mappings_grow_where_there_is_room_and_shrink() {
-        let mut space = Space::new();
-        let (first, second) = (map(&mut space, 2), map(&mut space, 2));
-        let resize = |space: &mut Space, at, old: usize, new: usize| space.remap([at, old * PAGE, new * PAGE, 0, 0, 0]);
-        assert_eq!(resize(&mut space, first, 2, 3), Err(OUT_OF_MEMORY));
-        fill(second, 2);
-        assert_eq!(resize(&mut space, second, 2, 5), Ok(second));
-        fill(second, 5);
-        assert_eq!(resize(&mut space, second, 5, 1), Ok(second));
-        assert_eq!(map(&mut space, 1), second + PAGE);
-    }
-
-    #[test]
-    fn pages_move_and_leave_zeroes() {
-        const DONT_UNMAP: usize = 4;
-        let mut space = Space::new();
-        let from = map(&mut space, 2);
-        fill(from, 2);
-        let to = space.remap([from, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | DONT_UNMAP, 0, 0]).expect("there is room");
-        // SAFETY: both are mapped.
-        let seen = [from, to].map(|at| unsafe { core::ptr::with_exposed_provenance::<u64>(at).read() });
-        assert_eq!(seen, [0, 7]);
-        assert!(!space.is_free(from, PAGE) && !space.is_free(to, PAGE));
-    }
-
-    #[test]
-    fn next_space_after_a_drop_is_empty() {
-        let mut first = Space::new();
-        let at = map(&mut first, 1);
-        fill(at, 1);
-        drop(first);
-        let mut second = Space::new();
-        assert_eq!(map(&mut second, 1), at);
-        // SAFETY: it is mapped.
-        assert_eq!(unsafe { core::ptr::with_exposed_provenance::<u64>(at).read() }, 0);
     }
 }

@@ -21,8 +21,9 @@ pub enum Slots {
     None,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
+    #[default]
     Anywhere,
     /// Only this one; no strategy moves the thread.
     On(usize),
@@ -37,8 +38,9 @@ impl Place {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
+    #[default]
     Ready,
     Running,
     /// It waits for something else.
@@ -54,13 +56,15 @@ pub enum Wait {
     Time,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Woken {
+    #[default]
     Come,
     Late,
     Interrupted,
 }
 
+#[derive(Default)]
 pub struct Thread {
     pub name: String,
     pub coroutine: Option<Routine>,
@@ -155,36 +159,16 @@ impl Engine {
         // SAFETY: erases only the lifetime: the starter waits for the end, or the simulation abandons the coroutine.
         let coroutine = unsafe { Coroutine::with_stack_unchecked(take_stack(), body) };
         let number = self.threads.len();
-        let pointer = self.free_pointer();
         self.threads.push(Thread {
             name,
             coroutine: Some(coroutine),
             yielder,
-            state: State::Ready,
-            woken: Woken::Come,
-            cpu: 0,
             place,
-            slot: None,
-            is_without_slot: false,
-            section: false,
-            is_aborted: false,
             handler,
-            has_signal: false,
-            has_kick: false,
-            is_masked: false,
-            in_handler: false,
-            is_refused: false,
-            in_kernel: false,
-            blocked_at: 0,
             parent,
-            children: 0,
             tid: self.free_tid(),
-            pointer,
-            block: Box::default(),
-            errno: Box::default(),
-            steps: 0,
-            ready_at: 0,
-            asks: 0,
+            pointer: self.free_pointer(),
+            ..Thread::default()
         });
         number
     }

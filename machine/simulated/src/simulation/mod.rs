@@ -218,19 +218,19 @@ pub fn time_ns() -> u64 {
 
 /// CPUs interrupted by kicks so far, except the kicking threads' own.
 pub fn interrupts() -> u64 {
-    here().with(|engine| engine.interrupts())
+    here().with(|engine| engine.interrupts)
 }
 
 pub fn steps() -> u64 {
-    here().with(|engine| engine.steps())
+    here().with(|engine| engine.steps)
 }
 
 /// Sets a function that names addresses for the trace. It makes no steps.
 pub fn set_namer(namer: impl Fn(usize) -> Option<String> + 'static) {
-    here().with(|engine| engine.set_namer(Box::new(namer)));
+    here().with(|engine| engine.space.set_namer(Box::new(namer)));
 }
 
 /// Names an object for the trace.
 pub fn name<T>(what: &T, name: &str) {
-    here().with(|engine| engine.name((&raw const *what).addr(), size_of::<T>(), name));
+    here().with(|engine| engine.space.set_name((&raw const *what).addr(), size_of::<T>(), name.into()));
 }

@@ -6,6 +6,7 @@ use crate::engine::{self, Access};
 use crate::thread;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Does nothing: operations ask [`read`] in each mode.
 pub fn begin(_: Mode) {}
@@ -24,7 +25,9 @@ pub fn read() -> Option<u32> {
 pub fn look() -> Option<u32> {
     let by_ids = mode_is_ids();
     match engine::here() {
-        Some(here) if by_ids || here.with(|engine| engine.has_no_slot()) => here.with(|engine| engine.slot()),
+        Some(here) if by_ids || here.with(|engine| engine.thread().is_without_slot) => {
+            here.with(|engine| engine.thread().slot)
+        }
         None if by_ids => Some(own_slot()),
         // SAFETY: the word is this thread's own.
         _ => Some(unsafe { *thread::fallback_slot() }),
@@ -49,11 +52,11 @@ pub fn kernel_gives_concurrency_ids() -> bool {
     }
 }
 
-/// Outside simulations each host thread has a slot, and a section is atomic because a restart waits for its end. Only
-/// simulations have signal handlers and forks in the middle of a section.
+/// Outside simulations each host thread has a slot.
 static TAKEN: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
-/// A section runs in the slot.
-static BUSY: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
+/// Outside simulations one section runs at a time, and a restart waits for its end. Only simulations have signal
+/// handlers and forks in the middle of a section.
+static SECTION: Mutex<()> = Mutex::new(());
 
 /// Frees the slot when the thread ends.
 struct Own(Cell<Option<usize>>);
@@ -70,7 +73,7 @@ impl Drop for Own {
     }
 }
 
-pub fn own_slot() -> u32 {
+fn own_slot() -> u32 {
     OWN.with(|own| {
         let slot = own.0.get().unwrap_or_else(take);
         own.0.set(Some(slot));
@@ -83,20 +86,7 @@ fn take() -> usize {
     (0..MAX).find(free).expect("as many slots as host threads")
 }
 
-/// Marks the start of a section in this host thread's slot, which orders the section's accesses, as its end does.
-pub fn begin_section() {
-    BUSY[own_slot() as usize].store(true, Ordering::SeqCst);
-}
-
-pub fn end_section() {
-    BUSY[own_slot() as usize].store(false, Ordering::SeqCst);
-}
-
-/// Waits until all running sections are over.
-pub fn wait_for_sections() {
-    for (slot, busy) in BUSY.iter().enumerate() {
-        while slot as u32 != own_slot() && busy.load(Ordering::SeqCst) {
-            std::thread::yield_now();
-        }
-    }
+/// Keeps other host threads out of sections.
+pub fn enter_section() -> MutexGuard<'static, ()> {
+    SECTION.lock().unwrap_or_else(PoisonError::into_inner)
 }

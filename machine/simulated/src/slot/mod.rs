@@ -12,7 +12,7 @@ mod section;
 #[path = "../../../host/src/slot/words.rs"]
 mod words;
 
-pub(crate) use given::wait_for_sections;
+pub(crate) use given::enter_section;
 pub use layout::{AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, MAX, NOWHERE, Pair, ROW, Stored, WINDOW};
 pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,

@@ -7,7 +7,6 @@ use super::layout::{COUNTED_BESIDE, COUNTS, Counted, FULL_MASK, NOWHERE, Pair, R
 use super::section::{Aborted, Section, restartably};
 use crate::engine::{self, Access};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
-use core::sync::atomic::AtomicI64;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 fn at_offset(base: *mut u8, offset: u64) -> *mut u64 {
@@ -89,18 +88,9 @@ pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: us
 #[inline]
 pub unsafe fn local_add<const OFFSET: i32>(near: *mut u8, amount: i64) {
     let word: *mut i64 = near.wrapping_offset(OFFSET as isize).cast();
-    match engine::here() {
-        Some(here) => {
-            let (at, size) = (word.expose_provenance(), 8);
-            here.step(Access::Add { at, size });
-            here.with(|engine| {
-                let sum = (engine.load(at, size) as i64).wrapping_add(amount);
-                engine.store(at, size, (sum as u64).into());
-            });
-        }
-        // SAFETY: it is such a word by contract.
-        None => drop(unsafe { AtomicI64::from_ptr(word) }.fetch_add(amount, Ordering::Relaxed)),
-    }
+    let at = word.expose_provenance();
+    step(Access::Add { at, size: 8 });
+    engine::store(at, 8, (engine::load(at, 8) as u64).wrapping_add(amount as u64).into());
 }
 
 #[inline]
@@ -143,27 +133,21 @@ pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -
 }
 
 pub unsafe fn load_pair(cell: *mut u8, slot: u32) -> Pair {
-    let pair: *mut u128 = in_row(cell, slot).cast();
-    let both = match engine::here() {
-        Some(here) => {
-            here.step(Access::Load { at: pair.expose_provenance(), size: 16 });
-            here.with(|engine| engine.load(pair.expose_provenance(), 16))
-        }
-        // SAFETY: passed on.
-        None => unsafe { pair.read_volatile() },
-    };
+    let at = in_row(cell, slot).expose_provenance();
+    step(Access::Load { at, size: 16 });
+    let both = engine::load(at, 16);
     Pair { left: both as u64, edge: (both >> 64) as i64 }
 }
 
 pub unsafe fn store_pair(cell: *mut u8, slot: u32, new: Pair) {
-    let pair: *mut u128 = in_row(cell, slot).cast();
-    match engine::here() {
-        Some(here) => {
-            here.step(Access::Store { at: pair.expose_provenance(), size: 16, is_locked: false });
-            here.with(|engine| engine.store(pair.expose_provenance(), 16, packed(new)));
-        }
-        // SAFETY: passed on.
-        None => unsafe { pair.write_volatile(packed(new)) },
+    let at = in_row(cell, slot).expose_provenance();
+    step(Access::Store { at, size: 16, is_locked: false });
+    engine::store(at, 16, packed(new));
+}
+
+fn step(access: Access) {
+    if let Some(here) = engine::here() {
+        here.step(access);
     }
 }
 

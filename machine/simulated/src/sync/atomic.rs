@@ -255,7 +255,6 @@ macro_rules! number {
             fetch_min(old, value) old.min(value);
             fetch_and(old, value) old & value;
             fetch_or(old, value) old | value;
-            fetch_xor(old, value) old ^ value;
         ]);
     };
 }
@@ -270,7 +269,6 @@ number!(AtomicIsize, isize);
 atomic!(AtomicBool, bool, [
     fetch_and(old, value) old & value;
     fetch_or(old, value) old | value;
-    fetch_xor(old, value) old ^ value;
 ]);
 
 atomic!(AtomicPtr<T>, *mut T, []);

@@ -18,7 +18,7 @@ thread_local! {
 #[inline]
 pub fn block() -> *mut Block {
     match engine::here() {
-        Some(here) => here.with(|engine| engine.thread_block()).cast(),
+        Some(here) => here.with(|engine| &raw mut *engine.thread().block).cast(),
         None => PLAIN.with(UnsafeCell::get).cast(),
     }
 }
@@ -29,7 +29,7 @@ pub fn block() -> *mut Block {
 #[inline]
 pub fn id() -> u64 {
     match engine::here() {
-        Some(here) => here.with(|engine| engine.thread_pointer()),
+        Some(here) => here.with(|engine| engine.thread().pointer),
         None => PLAIN.with(UnsafeCell::get) as u64,
     }
 }
@@ -53,15 +53,16 @@ fn change(amount: i32) -> bool {
 }
 
 pub fn is_alone() -> bool {
-    engine::here().is_some_and(|here| here.with(|engine| engine.is_alone()))
+    engine::here().is_some_and(|here| here.with(|engine| !engine.had_threads))
 }
 
 pub fn on_fork_in_child(child: extern "C" fn()) -> bool {
-    match engine::here() {
-        Some(here) => here.with(|engine| engine.on_fork(child)),
-        // SAFETY: the function lives as long as the process.
-        None => unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 },
+    if let Some(here) = engine::here() {
+        here.with(|engine| engine.fork_handlers.push(child));
+        return true;
     }
+    // SAFETY: the function lives as long as the process.
+    unsafe { libc::pthread_atfork(None, None, Some(child)) == 0 }
 }
 
 /// Registers a function to run before an ordinary `fork`. A simulated one runs none: the runtime has no threads there.

@@ -5,7 +5,7 @@ use crate::engine;
 /// Sets the work of threads that [`interrupt`] interrupts. False outside of simulations: none can be.
 pub fn on_interrupt(handler: &'static fn()) -> bool {
     engine::here().is_some_and(|here| {
-        here.with(|engine| engine.on_kick(*handler));
+        here.with(|engine| engine.kick_handler = Some(Box::new(*handler)));
         true
     })
 }
@@ -20,5 +20,5 @@ pub fn interrupt(number: u32) {
 
 /// Whether the calling thread is in a signal handler.
 pub fn may_be_in_handler() -> bool {
-    engine::here().is_some_and(|here| here.with(|engine| engine.is_in_handler()))
+    engine::here().is_some_and(|here| here.with(|engine| engine.thread().in_handler))
 }
