@@ -3,22 +3,6 @@
 //! This package and the simulated machine have the same interface; `machine/conformance` specifies each operation once
 //! and tests both. The runtime says `use machine::…`, and Cargo.toml decides which package that is.
 //!
-//! | module | operations |
-//! |---|---|
-//! | [`root`] | the one place where mutable state hangs |
-//! | [`slot`] | per-CPU slots and the restartable operations on them |
-//! | [`kick`] | ordering or restarting other CPUs (membarrier) |
-//! | [`sync`] | atomics, fences, ranked locks with contention accounting |
-//! | [`thread`] | thread identity, fork detection, fork hooks |
-//! | [`vm`] | reserving, committing and returning address space |
-//! | [`clock`] | monotonic time |
-//! | [`process`] | environment, limits, messages, orderly death |
-//! | [`sandbox`] | system calls that are allowed |
-//! | [`publication`] | memory that other processes may read |
-//! | [`code`] | callers, for reports of misuse |
-//! | [`fault`] | injected failures |
-//! | [`test_support`] | how tests run programs and threads |
-//!
 //! Nothing here allocates or calls a C function that could. System calls are made directly, so only
 //! [`process::set_error`] changes `errno`, and an interposed `mmap` of another library is not entered.
 #![no_std]

@@ -74,11 +74,9 @@ pub fn keep_standard_error() {
 
 /// Device and number of a descriptor's file.
 fn file_of(descriptor: usize) -> Option<[u64; 2]> {
-    const STAT_WORDS: usize = 18;
-    let mut status = [0_u64; STAT_WORDS];
-    // SAFETY: fills one `struct stat`, which begins with both.
-    let known = unsafe { syscall::call(syscall::FSTAT, [descriptor, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    known.is_ok().then_some([status[0], status[1]])
+    // SAFETY: asks about a descriptor.
+    let [device, number, ..] = unsafe { syscall::status(syscall::FSTAT, descriptor) }?;
+    Some([device, number])
 }
 
 /// The descriptor for messages: the copy, unless the program has closed or replaced it.
@@ -175,27 +173,23 @@ unsafe fn as_asked(number: usize, arguments: [usize; 6]) -> c_int {
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     const AT_FDCWD: usize = -100isize as usize;
     const READ_ONLY_CLOSE_ON_EXEC: usize = 0o2000000;
-    // SAFETY: the path ends with a zero byte, the buffer is ours, and the descriptor is closed again.
+    // SAFETY: the path ends with a zero byte, and the buffer is ours.
     unsafe {
         let arguments = [AT_FDCWD, path.as_ptr() as usize, READ_ONLY_CLOSE_ON_EXEC, 0, 0, 0];
         let file = syscall::call(syscall::OPENAT, arguments).ok()?;
         let read = syscall::call(syscall::READ, [file, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]);
-        let _ = syscall::call(syscall::CLOSE, [file, 0, 0, 0, 0, 0]);
+        syscall::close(file);
         Some(&buffer[..read.ok()?])
     }
 }
 
 /// Number of the process's threads, the runtime's own included; none: unknown, as in a sandbox.
 pub fn threads() -> Option<u32> {
-    const STAT_WORDS: usize = 18;
     /// Links of an empty directory; each thread adds one.
     const OF_EMPTY: u64 = 2;
-    let (path, mut status) = (c"/proc/self/task", [0_u64; STAT_WORDS]);
-    // SAFETY: the path ends with a zero byte; fills one `struct stat`, whose third word counts links.
-    let known =
-        unsafe { syscall::call(syscall::STAT, [path.as_ptr() as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    known.ok()?;
-    status[2].checked_sub(OF_EMPTY).map(|threads| threads as u32)
+    // SAFETY: the path ends with a zero byte.
+    let [_, _, links, ..] = unsafe { syscall::status(syscall::STAT, c"/proc/self/task".as_ptr() as usize) }?;
+    links.checked_sub(OF_EMPTY).map(|threads| threads as u32)
 }
 
 /// Runs `work` and restores errno.

@@ -48,13 +48,11 @@ const NUMBER_BITS: u32 = 42;
 #[cold]
 pub(super) fn adopt_slot() -> Option<u32> {
     debug_assert!(mode() == Mode::PerThread);
-    let slotless = thread::slotless();
-    // SAFETY: the word is this thread's own; a handler in between may count, too.
-    unsafe {
-        if *slotless > 0 {
-            *slotless -= 1;
-            return None;
-        }
+    let (slotless, own_slot) = (thread::slotless(), thread::fallback_slot());
+    let skips = slotless.load(Ordering::Relaxed);
+    if skips > 0 {
+        slotless.store(skips - 1, Ordering::Relaxed);
+        return None;
     }
     let me = if thread::is_alone() { FIRST_THREAD } else { own_number() };
     if me == FIRST_THREAD || thread::tid() == process::id() {
@@ -62,12 +60,10 @@ pub(super) fn adopt_slot() -> Option<u32> {
         CLAIMED.store(thread::generation(), Ordering::Relaxed);
     }
     let Some(slot) = adopt_old(me).or_else(|| give_new(me)) else {
-        // SAFETY: as above.
-        unsafe { *slotless = SLOTLESS };
+        slotless.store(SLOTLESS, Ordering::Relaxed);
         return None;
     };
-    // SAFETY: the word is this thread's own.
-    unsafe { *thread::fallback_slot() = slot };
+    own_slot.store(slot, Ordering::Relaxed);
     if me != FIRST_THREAD && me != own_number() {
         // A signal handler has forked meanwhile, and this is the child.
         claim();
@@ -77,8 +73,7 @@ pub(super) fn adopt_slot() -> Option<u32> {
 
 /// In a fork child: the slot stays with its thread, which has a new number.
 pub(super) fn claim() {
-    // SAFETY: the word is this thread's own.
-    let slot = unsafe { *thread::fallback_slot() };
+    let slot = thread::fallback_slot().load(Ordering::Relaxed);
     if slot != 0 {
         let owner = &OWNERS[slot as usize];
         owner.store(after(owner.load(Ordering::Relaxed), own_number()), Ordering::Relaxed);

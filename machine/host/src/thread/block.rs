@@ -30,8 +30,9 @@ pub(crate) fn block_offset() -> isize {
 }
 
 #[inline]
-pub fn block() -> *mut Block {
-    (id() as isize + block_offset()) as *mut Block
+pub fn block() -> &'static Block {
+    // SAFETY: it lies in the static TLS area, and no reference outlives the thread.
+    unsafe { &*((id() as isize + block_offset()) as *const Block) }
 }
 
 /// The thread's id: even, not zero, and unique among the living threads of the process. The forking thread keeps it in

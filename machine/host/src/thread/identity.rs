@@ -14,20 +14,22 @@ use super::block::block;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop};
 use crate::{process, sandbox, slot, syscall, vm};
 use core::ptr::null_mut;
+use core::sync::atomic as own;
 
-/// The thread's block; all zero when the thread starts.
+/// The thread's block; all zero when the thread starts. Core's atomics, always relaxed: handlers of the same thread read
+/// and write it too, and no other thread does.
 #[repr(C)]
 pub struct Block {
     /// Free for this use: the words up to `slot` stand in for the kernel's area, and operations skip this one.
-    slotless: u32,
+    slotless: own::AtomicU32,
     stand_in: [u32; 5],
-    slot: u32,
-    generation: u32,
-    identity: u64,
-    held_ranks: u64,
-    tid: u32,
-    pub(super) level: u32,
-    local: usize,
+    slot: own::AtomicU32,
+    generation: own::AtomicU32,
+    identity: own::AtomicU64,
+    held_ranks: own::AtomicU64,
+    tid: own::AtomicU32,
+    pub(super) level: own::AtomicI32,
+    local: own::AtomicUsize,
 }
 
 /// Size of [`Block`], and offset of the slot for restartable operations.
@@ -72,8 +74,7 @@ fn mark() -> &'static AtomicU32 {
 /// thread that forked and it had entered in the parent.
 #[inline]
 pub fn enter() -> bool {
-    // SAFETY: the block is this thread's own.
-    let own = unsafe { (*block()).generation };
+    let own = block().generation.load(Ordering::Relaxed);
     // Relaxed: the word changes only in a child. Its other threads start after the change, or find CHANGING or zero and
     // go to `renew`, which acquires.
     // Zero is a thread that never entered, which must not pass for one of a child that has not noticed its fork.
@@ -90,14 +91,12 @@ fn renew(own: u32) -> bool {
             generation => break generation,
         }
     };
-    let identity = next_identity();
-    // SAFETY: the block is this thread's own. A newer identity replaces that of a signal handler here.
-    unsafe {
-        (*block()).identity = identity;
-        // In a fork child the kernel gives the thread the number of the process.
-        (*block()).tid = if own != 0 && sandbox::is_on() { process::id() } else { 0 };
-        (*block()).generation = generation;
-    }
+    let block = block();
+    // A newer identity replaces that of a signal handler here.
+    block.identity.store(next_identity(), Ordering::Relaxed);
+    // In a fork child the kernel gives the thread the number of the process.
+    block.tid.store(if own != 0 && sandbox::is_on() { process::id() } else { 0 }, Ordering::Relaxed);
+    block.generation.store(generation, Ordering::Relaxed);
     own != 0
 }
 
@@ -162,37 +161,32 @@ pub fn notice_forks() -> bool {
 /// The thread's identity: never zero, never given twice. Call [`enter`] before.
 #[inline]
 pub fn identity() -> u64 {
-    // SAFETY: the block is this thread's own.
-    unsafe { (*block()).identity }
+    block().identity.load(Ordering::Relaxed)
 }
 
 /// A word of the thread for the runtime; 0 at first. A fork child's thread has its parent's.
 #[inline]
 pub fn local() -> usize {
-    // SAFETY: the block is this thread's own. Volatile, because handlers of the same thread read and write it too.
-    unsafe { (&raw const (*block()).local).read_volatile() }
+    block().local.load(Ordering::Relaxed)
 }
 
 /// Sets [`local`].
 #[inline]
 pub fn set_local(value: usize) {
-    // SAFETY: as above.
-    unsafe { (&raw mut (*block()).local).write_volatile(value) };
+    block().local.store(value, Ordering::Relaxed);
 }
 
 /// The thread's level: its calls of [`ascend`](super::ascend) minus those of [`descend`](super::descend), unless the
 /// runtime set another one. A fork child's thread has its parent's.
 #[inline]
 pub fn level() -> i32 {
-    // SAFETY: the block is this thread's own. Volatile, because handlers of the same thread read and write it too.
-    unsafe { (&raw const (*block()).level).read_volatile() as i32 }
+    block().level.load(Ordering::Relaxed)
 }
 
 /// Sets [`level`].
 #[inline]
 pub fn set_level(level: i32) {
-    // SAFETY: as above.
-    unsafe { (&raw mut (*block()).level).write_volatile(level as u32) };
+    block().level.store(level, Ordering::Relaxed);
 }
 
 #[inline]
@@ -222,8 +216,7 @@ fn is_up_to(last: u64, lock_identity: u32, next: u64) -> bool {
 /// in a handler then, and the interrupted code goes on.
 #[inline]
 pub(crate) fn held_ranks() -> u64 {
-    // SAFETY: the block is this thread's own. Volatile, because handlers of the same thread read and write it too.
-    unsafe { (&raw const (*block()).held_ranks).read_volatile() }
+    block().held_ranks.load(Ordering::Relaxed)
 }
 
 /// Whether this thread holds a lock. Then code that interrupted it must not create a thread: in a child that the
@@ -234,20 +227,17 @@ pub fn holds_locks() -> bool {
 
 #[inline]
 pub(crate) fn set_held_ranks(counts: u64) {
-    // SAFETY: as above.
-    unsafe { (&raw mut (*block()).held_ranks).write_volatile(counts) };
+    block().held_ranks.store(counts, Ordering::Relaxed);
 }
 
 /// This thread's slot in fallback mode; zero: none yet.
-pub(crate) fn fallback_slot() -> *mut u32 {
-    // SAFETY: only the address is taken.
-    unsafe { &raw mut (*block()).slot }
+pub(crate) fn fallback_slot() -> &'static own::AtomicU32 {
+    &block().slot
 }
 
 /// Slow paths on which the thread will not look for a slot.
-pub(crate) fn slotless() -> *mut u32 {
-    // SAFETY: as above.
-    unsafe { &raw mut (*block()).slotless }
+pub(crate) fn slotless() -> &'static own::AtomicU32 {
+    &block().slotless
 }
 
 /// Set in the number of a thread that could not ask the kernel, whose numbers are lower.
@@ -256,25 +246,23 @@ const UNASKED: u32 = 1 << 30;
 /// The kernel's number of this thread, asked for once in each process. In a sandbox it is a unique number, or
 /// [`process::id`] for the thread that forked. Call [`enter`] before.
 pub(crate) fn tid() -> u32 {
-    // SAFETY: gettid has no effects on memory, and the block is this thread's own.
-    unsafe {
-        while (*block()).tid == 0 {
-            let before = identity();
-            let made_up = UNASKED | before as u32 & (UNASKED - 1);
-            let number = syscall::call(syscall::GETTID, [0; 6]).map_or(made_up, |number| number as u32);
-            // A signal handler may have forked, and this may be the child, where the number is another one.
-            if (&raw const (*block()).identity).read_volatile() == before {
-                (*block()).tid = number;
-            }
+    let tid = &block().tid;
+    while tid.load(Ordering::Relaxed) == 0 {
+        let before = identity();
+        let made_up = UNASKED | before as u32 & (UNASKED - 1);
+        // SAFETY: gettid has no effects on memory.
+        let number = unsafe { syscall::call(syscall::GETTID, [0; 6]) }.map_or(made_up, |number| number as u32);
+        // A signal handler may have forked, and this may be the child, where the number is another one.
+        if identity() == before {
+            tid.store(number, Ordering::Relaxed);
         }
-        (*block()).tid
     }
+    tid.load(Ordering::Relaxed)
 }
 
 /// Forgets this thread's number, because the process may have forked unnoticed since it was asked for.
 pub fn forget_number() {
-    // SAFETY: as above.
-    unsafe { (*block()).tid = 0 };
+    block().tid.store(0, Ordering::Relaxed);
 }
 
 /// Whether the thread `tid` still lives in this process. True if in doubt.

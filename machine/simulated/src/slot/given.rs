@@ -29,8 +29,7 @@ pub fn look() -> Option<u32> {
             here.with(|engine| engine.thread().slot)
         }
         None if by_ids => Some(own_slot()),
-        // SAFETY: the word is this thread's own.
-        _ => Some(unsafe { *thread::fallback_slot() }),
+        _ => Some(thread::fallback_slot().load(Ordering::Relaxed)),
     }
 }
 

@@ -2,25 +2,27 @@
 
 use super::identity::{self, Block};
 use crate::engine::{self, Access};
-use std::cell::UnsafeCell;
+use std::sync::atomic::AtomicU64;
 
 /// A block's memory at the thread's start.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub struct Zeroes([u64; size_of::<Block>() / 8]);
+pub struct Zeroes([AtomicU64; size_of::<Block>() / 8]);
 
 thread_local! {
     /// The block of a host thread while no simulation runs on it.
-    static PLAIN: UnsafeCell<Zeroes> = const { UnsafeCell::new(Zeroes([0; size_of::<Block>() / 8])) };
+    static PLAIN: Zeroes = const { Zeroes([const { AtomicU64::new(0) }; size_of::<Block>() / 8]) };
 }
 
 /// The calling thread's block.
 #[inline]
-pub fn block() -> *mut Block {
-    match engine::here() {
-        Some(here) => here.with(|engine| &raw mut *engine.thread().block).cast(),
-        None => PLAIN.with(UnsafeCell::get).cast(),
-    }
+pub fn block() -> &'static Block {
+    let block: *const Zeroes = match engine::here() {
+        Some(here) => here.with(|engine| &raw const *engine.thread().block),
+        None => PLAIN.with(|plain| &raw const *plain),
+    };
+    // SAFETY: zeroes are a block, and no reference outlives the thread.
+    unsafe { &*block.cast() }
 }
 
 /// The thread's id: even, not zero, and unique among the living threads of the process. The forking thread keeps it in
@@ -30,7 +32,7 @@ pub fn block() -> *mut Block {
 pub fn id() -> u64 {
     match engine::here() {
         Some(here) => here.with(|engine| engine.thread().pointer),
-        None => PLAIN.with(UnsafeCell::get) as u64,
+        None => PLAIN.with(|plain| (&raw const *plain).addr() as u64),
     }
 }
 
