@@ -2,7 +2,7 @@
 
 use simulated::process;
 use simulated::simulation::explore::{Finding, Outcome, Plan, Subject, Until, Verdict};
-use simulated::simulation::{Place, Rates, Settings, name, run};
+use simulated::simulation::{Place, Rates, Settings, run, set_namer};
 use simulated::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 
@@ -24,7 +24,8 @@ fn found(body: fn(u64) -> Outcome) -> Box<Finding> {
 /// Two threads that count in two steps; what is done about a lost addition.
 fn count(lost: fn(u64) -> Outcome) -> Outcome {
     let word = AtomicU64::new(0);
-    name(&word, "word");
+    let at = (&raw const word).addr();
+    set_namer(move |named| (named == at).then(|| "word".into()));
     let add = || {
         for _ in 0..20 {
             let old = word.load(Ordering::Relaxed);

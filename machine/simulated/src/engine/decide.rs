@@ -5,7 +5,7 @@
 
 use super::costs::NS;
 use super::lines::{Actor, Asked, Grant};
-use super::scene::{Moment, Scene};
+use super::scene::Scene;
 use super::thread::{Place, State, Wait};
 use super::{Access, Due, Engine, Happening, Next};
 use crate::simulation::{Choice, Deviation, Failure};
@@ -13,6 +13,8 @@ use std::cmp::Reverse;
 
 /// Steps in a row of a thread while others could run: a thread that spins must not wait for ever.
 const PATIENCE: u32 = 2000;
+/// Advance of time by a step, with a strategy.
+const TICK: u64 = 20 * NS;
 /// Advance of time when a thread yields and no other can run: it waits for a moment, or for a sleeping thread.
 const PAUSE: u64 = 1000 * NS;
 /// Most choices between two steps.
@@ -124,7 +126,7 @@ impl Engine {
 
     fn decide_by_strategy(&mut self, access: Access) -> Next {
         let me = self.current;
-        self.now += self.settings.tick_ns * NS;
+        self.now += TICK;
         let cpu = self.cpu();
         self.cpus[cpu].time = self.now;
         self.in_a_row += 1;
@@ -247,14 +249,27 @@ impl Engine {
         let must_leave = access.is_none() || self.gives_way || self.in_a_row > PATIENCE;
         let mut strategy = self.strategy.take().expect("asked where there is one");
         let usual = self.usual(access.is_some(), must_leave);
-        let moment = Moment { may_go: access.is_some(), must_leave, usual, access };
-        let choice = strategy.choose(&Scene::new(self, moment));
+        let thread = &self.threads[self.current];
+        let when @ (step, ask) = (thread.steps, thread.asks);
+        let choice = strategy.choose(&Scene {
+            engine: self,
+            access,
+            may_go: access.is_some(),
+            must_leave,
+            usual,
+            process: self.process,
+            current: self.current,
+            when,
+            all_steps: self.steps,
+            running: &self.running,
+            cpus: self.cpus.len(),
+            threads: self.threads.len(),
+            has_waiting_stores: self.waiting_stores > 0,
+        });
         self.strategy = Some(strategy);
         let choice = if self.is_possible(choice, access) { choice } else { usual };
         if choice != usual {
-            let thread = &self.threads[self.current];
-            let (thread, step, ask) = (self.current as u32, thread.steps, thread.asks);
-            let deviation = Deviation { process: self.process, thread, step, ask, choice };
+            let deviation = Deviation { process: self.process, thread: self.current as u32, step, ask, choice };
             self.trace.deviate(deviation);
         }
         self.thread().asks += 1;

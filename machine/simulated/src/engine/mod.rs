@@ -13,22 +13,6 @@
 //!
 //! With a strategy, time is one number that each step advances. Without one, each CPU has its own time, and an
 //! operation takes the time of the cost model. The CPU that is furthest behind makes the next step.
-//!
-//! | file | contents |
-//! |---|---|
-//! | `thread` | simulated threads and their coroutines |
-//! | `cpu` | CPUs, and the buffers of their stores |
-//! | `memory` | loads, stores, and read-modify-writes |
-//! | `schedule` | CPUs and slots of threads; waiting and waking |
-//! | `decide` | decisions before a step |
-//! | `scene` | the view of strategies |
-//! | `kernel` | system calls |
-//! | `space` | address space |
-//! | `costs` | costs of operations, and distances between CPUs |
-//! | `lines` | the directory of cache lines, and their costs |
-//! | `arbiter` | the order of waiters for a line |
-//! | `fork` | processes |
-//! | `trace` | the events, for people and as a hash |
 
 mod arbiter;
 mod costs;
@@ -47,7 +31,7 @@ mod trace;
 
 pub use costs::{Costs, NS, Topology, Way};
 pub use fork::Ended;
-pub use scene::{Moment, Scene};
+pub use scene::Scene;
 pub use thread::{Job, Place, Slots};
 
 use crate::simulation::{Defect, Failure, Settings, Strategy};
@@ -271,9 +255,8 @@ impl Engine {
         ended
     }
 
-    pub fn into_report(mut self) -> (Trace, u64, u64) {
-        let time = self.cpus.iter().map(|cpu| cpu.time).max().unwrap_or(0) / NS;
-        (std::mem::take(&mut self.trace), self.steps, time)
+    pub fn take_trace(&mut self) -> Trace {
+        std::mem::take(&mut self.trace)
     }
 
     fn fail(&mut self, failure: Failure) {

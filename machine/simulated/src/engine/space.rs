@@ -33,8 +33,6 @@ pub struct Space {
     /// In the order of addresses.
     mappings: Vec<Mapping>,
     mapped: u32,
-    /// Names told by bodies.
-    names: Vec<(usize, usize, String)>,
     /// Names addresses of the body's subject.
     namer: Option<Namer>,
 }
@@ -60,7 +58,7 @@ impl Space {
         let start =
             KEPT.take().or_else(|| starts.find(|&start| close(start, BYTES, MAP_FIXED_NOREPLACE) == Some(start)));
         let start = start.expect("a terabyte of address space for the simulated process");
-        Space { start, mappings: Vec::new(), mapped: 0, names: Vec::new(), namer: None }
+        Space { start, mappings: Vec::new(), mapped: 0, namer: None }
     }
 
     pub fn range(&self) -> (usize, usize) {
@@ -72,10 +70,6 @@ impl Space {
         at.checked_sub(self.start).filter(|&offset| offset < BYTES)
     }
 
-    pub fn set_name(&mut self, at: usize, bytes: usize, name: String) {
-        self.names.push((at, at + bytes, name));
-    }
-
     pub fn set_namer(&mut self, namer: Namer) {
         self.namer = Some(namer);
     }
@@ -84,11 +78,8 @@ impl Space {
         self.known(at).unwrap_or_else(|| format!("{at:#x}"))
     }
 
-    /// The name of an address: told, in a mapping, or in the process's state.
+    /// The name of an address: of the subject, in a mapping, or in the process's state.
     pub fn known(&self, at: usize) -> Option<String> {
-        if let Some((start, _, name)) = self.names.iter().rev().find(|(start, end, _)| (*start..*end).contains(&at)) {
-            return Some(if at == *start { name.clone() } else { format!("{name}+{:#x}", at - start) });
-        }
         if let Some(name) = self.namer.as_ref().and_then(|namer| namer(at)) {
             return Some(name);
         }
@@ -216,8 +207,6 @@ mod tests {
         assert_eq!(space.name(at + 24), "m1+0x18");
         space.unmap(at + PAGE, PAGE).expect("it is mapped");
         assert_eq!(space.name(at + 2 * PAGE), "m1+0x0");
-        space.set_name(at, 16, "pair".into());
-        assert_eq!([space.name(at), space.name(at + 8)], ["pair", "pair+0x8"]);
         assert_eq!(space.known(1), None);
     }
 }

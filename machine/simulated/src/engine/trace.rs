@@ -45,8 +45,6 @@ pub struct Event {
 pub struct Trace {
     /// A file that gets each choice and each line at once, so that they outlive the process.
     sink: Option<i32>,
-    /// None: not kept.
-    pub lines: Option<Vec<String>>,
     pub hash: u64,
     pub deviations: Vec<Deviation>,
     /// Addresses outside of the process's space, as of stacks, in order of appearance.
@@ -55,7 +53,7 @@ pub struct Trace {
 
 impl Trace {
     pub fn new(settings: &Settings) -> Self {
-        Trace { sink: settings.sink, lines: settings.keeps_trace.then(Vec::new), ..Trace::default() }
+        Trace { sink: settings.sink, ..Trace::default() }
     }
 
     /// Records a choice other than the usual one.
@@ -66,12 +64,9 @@ impl Trace {
 
     pub fn add(&mut self, event: Event, space: &Space) {
         self.mix(&event, space);
-        if self.lines.is_some() || self.sink.is_some() {
+        if self.sink.is_some() {
             let line = self.line(&event, space);
             self.tell(&format!("{line}\n"));
-            if let Some(lines) = &mut self.lines {
-                lines.push(line);
-            }
         }
     }
 
@@ -158,13 +153,8 @@ impl Trace {
                 format!("visible {} ← {}, from CPU {cpu}", name(*at), value(*new))
             }
             Happening::Zeroed { at, bytes } => format!("zero    {bytes} bytes at {}", name(*at)),
-            Happening::Fence { is_full } => {
-                if *is_full {
-                    "fence".into()
-                } else {
-                    "fence, of no effect here".into()
-                }
-            }
+            Happening::Fence { is_full: true } => "fence".into(),
+            Happening::Fence { is_full: false } => "fence, of no effect here".into(),
             Happening::Slot(slot) => slot.map_or("no slot".into(), |slot| format!("slot    {slot}")),
             Happening::System(number) => format!("system call {number}"),
             Happening::Kicked(cpu) => format!("kick    CPU {cpu}"),

@@ -54,17 +54,14 @@ struct Follow {
 impl Follow {
     /// All possible choices, the usual first.
     fn ways(scene: &Scene<'_>) -> Vec<Choice> {
-        let moment = scene.moment();
-        let mut ways = vec![moment.usual];
-        let others = scene.running().iter().map(|&thread| Choice::Run(thread));
-        ways.extend(
-            others.filter(|&way| way != moment.usual && (way != Choice::Run(scene.current()) || !moment.may_go)),
-        );
+        let mut ways = vec![scene.usual];
+        let others = scene.running.iter().map(|&thread| Choice::Run(thread));
+        ways.extend(others.filter(|&way| way != scene.usual && (way != Choice::Run(scene.current) || !scene.may_go)));
         if scene.may_be_preempted() {
             ways.push(Choice::Preempt);
         }
-        if scene.has_waiting_stores() {
-            ways.extend((0..scene.cpus()).filter(|&cpu| scene.waiting_stores(cpu) > 0).map(Choice::Drain));
+        if scene.has_waiting_stores {
+            ways.extend((0..scene.cpus).filter(|&cpu| scene.waiting_stores(cpu) > 0).map(Choice::Drain));
         }
         ways
     }
@@ -74,10 +71,10 @@ impl Strategy for Follow {
     fn choose(&mut self, scene: &Scene<'_>) -> Choice {
         let script = &mut *self.script.borrow_mut();
         let mut ways = Self::ways(scene);
-        let is_free = !scene.moment().may_go;
+        let is_free = !scene.may_go;
         if script.disturbances >= self.bound {
             // The remaining choices are free.
-            ways.retain(|way| *way == scene.moment().usual || (is_free && matches!(way, Choice::Run(_))));
+            ways.retain(|way| *way == scene.usual || (is_free && matches!(way, Choice::Run(_))));
         }
         if script.position == script.decisions.len() {
             script.decisions.push(Decision { taken: 0, ways: ways.len(), is_free });
@@ -86,7 +83,7 @@ impl Strategy for Follow {
         script.position += 1;
         assert_eq!(decision.ways, ways.len(), "the same choices led to another decision");
         let way = ways[decision.taken];
-        let disturbs = way != scene.moment().usual && !(decision.is_free && matches!(way, Choice::Run(_)));
+        let disturbs = way != scene.usual && !(decision.is_free && matches!(way, Choice::Run(_)));
         script.disturbances += usize::from(disturbs);
         way
     }

@@ -12,7 +12,7 @@ mod pct;
 mod strategy;
 pub mod worker;
 
-pub use crate::engine::{Costs, Ended, Job, Moment, NS, Place, Scene, Topology, Way};
+pub use crate::engine::{Costs, Ended, Job, NS, Place, Scene, Topology, Way};
 pub use exhaustive::{Exhausted, exhaust};
 pub use pct::Priorities;
 pub use strategy::{Choice, Deviation, Random, Rates, Replay, Strategy};
@@ -33,16 +33,12 @@ pub struct Settings {
     pub store_buffer: usize,
     /// Costs of operations, without a strategy.
     pub costs: Costs,
-    /// Advance of time by a step, with a strategy.
-    pub tick_ns: u64,
     /// Longest stay of a thread on its CPU while others wait for it.
     pub slice_ns: u64,
     /// Most steps; a simulation with more has no end.
     pub most_steps: u64,
     /// Most simulated time, likewise.
     pub most_ns: u64,
-    /// Whether the trace is kept for people.
-    pub keeps_trace: bool,
     /// A descriptor that gets the trace as it happens.
     pub sink: Option<i32>,
     /// The process's environment.
@@ -63,11 +59,9 @@ impl Default for Settings {
             mode: Mode::ConcurrencyId,
             store_buffer: 8,
             costs: Costs::SIMPLE,
-            tick_ns: 20,
             slice_ns: 20_000,
             most_steps: 10_000_000,
             most_ns: u64::MAX,
-            keeps_trace: false,
             sink: None,
             environment: Vec::new(),
             slotless_one_in: 0,
@@ -143,14 +137,10 @@ pub struct Report<R> {
     pub outcome: Result<R, Failure>,
     /// Steps of all threads.
     pub steps: u64,
-    /// Time of the CPU that was furthest ahead, in nanoseconds.
-    pub time_ns: u64,
     /// Equal for two runs with the same events.
     pub hash: u64,
     /// The choices other than the usual ones: they replay the run.
     pub deviations: Vec<Deviation>,
-    /// The events, a line each, if the settings ask for them.
-    pub trace: Vec<String>,
 }
 
 /// Runs `main` as the first thread of a process on its own machine. The strategy decides the order of events; without
@@ -162,15 +152,9 @@ pub fn simulate<R>(settings: Settings, strategy: Option<Box<dyn Strategy>>, main
     let mut engine = Engine::new(settings, strategy);
     let place = &mut result;
     let ended = engine.run(Box::new(move || *place = Some(main())));
-    let (trace, steps, time_ns) = engine.into_report();
-    Report {
-        outcome: ended.map(|()| result.expect("the first thread ended")),
-        steps,
-        time_ns,
-        hash: trace.hash,
-        deviations: trace.deviations,
-        trace: trace.lines.unwrap_or_default(),
-    }
+    let (trace, steps) = (engine.take_trace(), engine.steps);
+    let outcome = ended.map(|()| result.expect("the first thread ended"));
+    Report { outcome, steps, hash: trace.hash, deviations: trace.deviations }
 }
 
 fn here() -> engine::Here {
@@ -228,9 +212,4 @@ pub fn steps() -> u64 {
 /// Sets a function that names addresses for the trace. It makes no steps.
 pub fn set_namer(namer: impl Fn(usize) -> Option<String> + 'static) {
     here().with(|engine| engine.space.set_namer(Box::new(namer)));
-}
-
-/// Names an object for the trace.
-pub fn name<T>(what: &T, name: &str) {
-    here().with(|engine| engine.space.set_name((&raw const *what).addr(), size_of::<T>(), name.into()));
 }

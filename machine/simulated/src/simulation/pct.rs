@@ -65,18 +65,17 @@ impl Priorities {
         });
         match kind? {
             0 => {
-                self.set_priority(scene.current(), lower);
+                self.set_priority(scene.current, lower);
                 None
             }
             1 => Some(Choice::Preempt),
-            2 => Some(Choice::Migrate(self.random.usize(..scene.cpus()))),
+            2 => Some(Choice::Migrate(self.random.usize(..scene.cpus))),
             3 => {
-                let threads: Vec<usize> =
-                    (0..scene.threads()).filter(|&thread| scene.may_be_signalled(thread)).collect();
+                let threads: Vec<usize> = (0..scene.threads).filter(|&thread| scene.may_be_signalled(thread)).collect();
                 self.random.choice(threads).map(Choice::Signal)
             }
             _ => {
-                let cpu = self.random.usize(..scene.cpus());
+                let cpu = self.random.usize(..scene.cpus);
                 Some(if self.random.bool() { Choice::Offline(cpu) } else { Choice::Online(cpu) })
             }
         }
@@ -85,12 +84,11 @@ impl Priorities {
 
 impl Strategy for Priorities {
     fn choose(&mut self, scene: &Scene<'_>) -> Choice {
-        let moment = scene.moment();
-        if scene.has_waiting_stores() && self.random.u16(..) < self.drain {
-            return scene.drain_from(self.random.usize(..scene.cpus()));
+        if scene.has_waiting_stores && self.random.u16(..) < self.drain {
+            return scene.drain_from(self.random.usize(..scene.cpus));
         }
-        if moment.may_go
-            && let Some(&(_, lower)) = self.changes.last().filter(|(step, _)| *step <= scene.all_steps())
+        if scene.may_go
+            && let Some(&(_, lower)) = self.changes.last().filter(|(step, _)| *step <= scene.all_steps)
         {
             self.changes.pop();
             if let Some(choice) = self.change(scene, lower) {
@@ -100,17 +98,17 @@ impl Strategy for Priorities {
         if self.rates.refuse > 0 && scene.enters_kernel() && self.random.u16(..) < self.rates.refuse {
             return Choice::Refuse;
         }
-        if moment.must_leave && moment.may_go {
+        if scene.must_leave && scene.may_go {
             self.lowest -= 1;
-            self.set_priority(scene.current(), self.lowest);
+            self.set_priority(scene.current, self.lowest);
         }
-        let Some(&first) = scene.running().first() else { return moment.usual };
+        let Some(&first) = scene.running.first() else { return scene.usual };
         let mut best = first;
-        for &thread in scene.running() {
+        for &thread in scene.running {
             if self.priority(thread) > self.priority(best) {
                 best = thread;
             }
         }
-        if best == scene.current() && moment.may_go { Choice::Go } else { Choice::Run(best) }
+        if best == scene.current && scene.may_go { Choice::Go } else { Choice::Run(best) }
     }
 }

@@ -132,13 +132,10 @@ impl Random {
     }
 
     fn other(&mut self, scene: &Scene<'_>) -> Choice {
-        let running = scene.running();
-        match running.len() {
-            0 => scene.moment().usual,
-            count => match running[self.random.usize(..count)] {
-                thread if thread == scene.current() && scene.moment().may_go => scene.moment().usual,
-                thread => Choice::Run(thread),
-            },
+        match self.random.choice(scene.running) {
+            None => scene.usual,
+            Some(&thread) if thread == scene.current && scene.may_go => scene.usual,
+            Some(&thread) => Choice::Run(thread),
         }
     }
 }
@@ -155,32 +152,29 @@ impl Strategy for Random {
             }
             falls
         };
-        if scene.has_waiting_stores() && falls_on(rates.drain) {
-            return scene.drain_from(self.random.usize(..scene.cpus()));
+        if scene.has_waiting_stores && falls_on(rates.drain) {
+            return scene.drain_from(self.random.usize(..scene.cpus));
         }
-        if scene.moment().must_leave || !scene.moment().may_go {
-            return self.other(scene);
-        }
-        if falls_on(rates.switch) {
+        if scene.must_leave || !scene.may_go || falls_on(rates.switch) {
             return self.other(scene);
         }
         if falls_on(rates.preempt) {
             return Choice::Preempt;
         }
         if falls_on(rates.migrate) {
-            return Choice::Migrate(self.random.usize(..scene.cpus()));
+            return Choice::Migrate(self.random.usize(..scene.cpus));
         }
         if falls_on(rates.signal) {
-            return Choice::Signal(self.random.usize(..scene.threads()));
+            return Choice::Signal(self.random.usize(..scene.threads));
         }
         if falls_on(rates.hotplug) {
-            let cpu = self.random.usize(..scene.cpus());
+            let cpu = self.random.usize(..scene.cpus);
             return if self.random.bool() { Choice::Offline(cpu) } else { Choice::Online(cpu) };
         }
         if rates.refuse > 0 && scene.enters_kernel() && self.random.u16(..) < rates.refuse {
             return Choice::Refuse;
         }
-        scene.moment().usual
+        scene.usual
     }
 }
 
@@ -200,16 +194,14 @@ impl Replay {
 
 impl Strategy for Replay {
     fn choose(&mut self, scene: &Scene<'_>) -> Choice {
-        let usual = scene.moment().usual;
-        let Some(own) = self.0.get_mut(&(scene.process(), scene.current() as u32)) else { return usual };
-        while own.front().is_some_and(|next| next.step < scene.step()) {
+        let (usual, (step, ask)) = (scene.usual, scene.when);
+        let Some(own) = self.0.get_mut(&(scene.process, scene.current as u32)) else { return usual };
+        while own.front().is_some_and(|next| next.step < step) {
             own.pop_front();
         }
         match own.front() {
             // Earlier ones at the same step may be missing.
-            Some(next) if next.step == scene.step() && next.ask <= scene.ask() => {
-                own.pop_front().map_or(usual, |next| next.choice)
-            }
+            Some(next) if next.step == step && next.ask <= ask => own.pop_front().map_or(usual, |next| next.choice),
             _ => usual,
         }
     }

@@ -29,7 +29,7 @@ macro_rules! words {
     };
 }
 
-words! { u8 u32 u64 usize i64 isize }
+words! { u8 u32 u64 usize i64 }
 
 impl Word for bool {
     #[inline]
@@ -264,7 +264,6 @@ number!(AtomicU32, u32);
 number!(AtomicU64, u64);
 number!(AtomicUsize, usize);
 number!(AtomicI64, i64);
-number!(AtomicIsize, isize);
 
 atomic!(AtomicBool, bool, [
     fetch_and(old, value) old & value;
