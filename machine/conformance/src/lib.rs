@@ -1,21 +1,5 @@
 //! What a machine must do: each operation is specified once, as pseudo-code, and has one test body for all machines.
 //!
-//! | module | specifies | its stress |
-//! |---|---|---|
-//! | [`slot`] | slots, restartable operations, draining another CPU | tokens that must stay single, sums that agree |
-//! | [`kick`] | fence and restart | store buffering; a section held up by a page fault |
-//! | [`sync`] | the ranked lock | a pair of plain words that must stay equal |
-//! | [`order`] | the order between a change and a look | store buffering |
-//! | [`contention`] | who waited for a lock, and how long | a report that lies sends people to the wrong lock |
-//! | [`wait`] | waiting for a word, and waking | a wake-up that is lost would cost seconds |
-//! | [`interrupt`] | interrupting a thread | that it is this one, and that it happens |
-//! | [`spawn`] | threads of the runtime's own | what they must see |
-//! | [`thread`] | identities, ids, forks, being alone, levels | handlers in the middle of each change |
-//! | [`vm`] | address space | mappings that must not overlap |
-//! | [`publication`] | memory that others may look at | two at a time |
-//! | [`sandbox`] | which system calls may be made | a thread that kicks meanwhile |
-//! | [`clock`], [`root`], [`fault`], [`code`] | time; region, area and domain; injected failures; callers | |
-//!
 //! Each module has the same parts. `Operations` is a table with the specification of each operation;
 //! `Operations::MACHINE` is that table for the machine under test. A body is a function of a [`Runner`] and such a
 //! table. [`cases!`] makes the cases. A [`Case`] is either the machine's, and must pass, or *planted*: one operation is

@@ -30,8 +30,7 @@ crate::cases! {
     }
 }
 
-/// The body of [`Operations::change_and_order`]: two threads change a word each and look at the other's. One sees the
-/// change.
+/// Two threads change a word each and look at the other's. One sees the change.
 pub fn ordered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let pair = || [AtomicU32::new(0), AtomicU32::new(0)];
     let (words, seen, turns, rounds, findings) = (pair(), pair(), pair(), AtomicU32::new(0), Findings::new());

@@ -139,7 +139,7 @@ pub fn reserved(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok("anywhere, there, and refused".into())
 }
 
-/// The body of [`Operations::reserve`] by many threads: no page is given to two.
+/// No page is given to two.
 pub fn disjoint(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (findings, count) = (Findings::new(), AtomicU64::new(0));
     let job = |thread: usize| {

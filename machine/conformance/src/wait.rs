@@ -47,7 +47,7 @@ fn time(work: impl FnOnce()) -> u64 {
     clock::now_ns() - start
 }
 
-/// The body of [`Operations::wait`] where nobody wakes: it compares, and has a limit.
+/// Nobody wakes: it compares, and has a limit.
 fn waited(_: &dyn Runner, operations: &Operations) -> Outcome {
     /// It may return for no reason, but not each time.
     const TIMES: usize = 4;
@@ -60,7 +60,7 @@ fn waited(_: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{same:?} ns"))
 }
 
-/// The body of [`Operations::wake_all`]: all wait for each change that one of them makes.
+/// All wait for each change that one of them makes.
 fn all_woken(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const ROUNDS: u32 = 200;
     let (word, arrived, findings) = (AtomicU32::new(0), AtomicU64::new(0), Findings::new());
@@ -91,7 +91,7 @@ fn all_woken(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("{others} threads, {ROUNDS} times"))
 }
 
-/// The body of [`Operations::wake_one`]: a token goes round, and who gets it is woken alone.
+/// A token goes round, and who gets it is woken alone.
 fn each_woken(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const ROUNDS: u32 = 200;
     let width = runner.width();

@@ -13,6 +13,7 @@
 
 use super::Operations;
 use super::cached::{interrupts, under_restarts};
+use super::owners::stored_once;
 use super::rows::{MARK, RANGE, Rows, total};
 use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Placement, Runner, alone, crowd, random, stay};
@@ -21,8 +22,8 @@ use machine::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 const BURST: usize = 64;
 
-pub struct Stock<'a> {
-    pub rows: Rows,
+struct Stock<'a> {
+    rows: Rows,
     operations: &'a Operations,
     refills: bool,
     /// For each row, whether somebody moves its edge.
@@ -35,7 +36,7 @@ pub struct Stock<'a> {
 }
 
 impl<'a> Stock<'a> {
-    pub fn new(operations: &'a Operations) -> Result<Self, String> {
+    fn new(operations: &'a Operations) -> Result<Self, String> {
         let rows = Rows::new()?;
         let moving = (0..=rows.last()).map(|_| AtomicBool::new(false)).collect();
         let [accepted, refused, refilled] = [const { AtomicU64::new(0) }; 3];
@@ -43,16 +44,12 @@ impl<'a> Stock<'a> {
         Ok(Stock { rows, operations, refills: true, moving, drawn, accepted, refused, refilled, findings })
     }
 
-    pub fn findings(&self) -> &Findings {
-        &self.findings
-    }
-
-    pub fn fill(&self, runner: &dyn Runner) {
+    fn fill(&self, runner: &dyn Runner) {
         let mut random = random(runner, usize::MAX >> 2);
         self.rows.slots().for_each(|slot| self.rows.prepare(slot, refill(Pair { left: 0, edge: 0 }, &mut random)));
     }
 
-    pub fn interrupt(&self, amount: i64) {
+    fn interrupt(&self, amount: i64) {
         if self.draw(amount) {
             // Relaxed: read when the threads have ended.
             self.drawn.fetch_add(amount, Ordering::Relaxed);
@@ -60,7 +57,7 @@ impl<'a> Stock<'a> {
         }
     }
 
-    pub fn work(&self, runner: &dyn Runner, thread: usize) {
+    fn work(&self, runner: &dyn Runner, thread: usize) {
         let mut random = random(runner, thread);
         let (mut drawn, mut accepted, mut refused) = (0, 0, 0);
         while runner.goes_on() && self.findings.none() {
@@ -99,17 +96,12 @@ impl<'a> Stock<'a> {
         self.refilled.fetch_add(done as u64, Ordering::Relaxed);
     }
 
-    /// Writes a pair in a row without drawers, after it was closed with `old` in it, during a move of its edge.
-    pub fn open(&self, slot: u32, old: Pair, random: &mut fastrand::Rng) {
-        (self.operations.store_pair)(self.rows.cell(), slot, refill(old, random));
-    }
-
-    pub fn load(&self, slot: u32) -> Pair {
+    fn load(&self, slot: u32) -> Pair {
         (self.operations.load_pair)(self.rows.cell(), slot)
     }
 
     /// Does what moves the edge in a row, unless somebody else does.
-    pub fn moving_edge<R>(&self, slot: u32, work: impl FnOnce() -> R) -> Option<R> {
+    fn moving_edge<R>(&self, slot: u32, work: impl FnOnce() -> R) -> Option<R> {
         let moving = &self.moving[slot as usize];
         // Acquire pairs with the release below: who comes next sees the pair as it was left.
         if moving.swap(true, Ordering::Acquire) {
@@ -121,7 +113,7 @@ impl<'a> Stock<'a> {
     }
 
     /// Nobody runs: what is in the rows is what was not drawn. Returns what was done.
-    pub fn account(&self) -> Result<String, String> {
+    fn account(&self) -> Result<String, String> {
         self.findings.outcome()?;
         let pairs = || self.rows.slots().map(|slot| (slot, self.rows.pair(slot)));
         let outside = pairs().find(|(_, pair)| pair.left != 0 && !is_open(*pair));
@@ -231,22 +223,9 @@ fn draw_once(rows: &Rows, operations: &Operations, left: u64, amount: i64, rest:
 }
 
 fn one_replaces(rows: &Rows, operations: &Operations) -> Result<(), String> {
-    let (first, second) = (Pair { left: WINDOW + 1, edge: i64::MIN + 1 }, Pair { left: 1 << 63, edge: -1 });
-    let replace = |slot, expected, new| (operations.replace_pair)(rows.cell(), slot, expected, new);
-    // By ids the thread may have left the slot meanwhile.
-    let here = (0..10_000).find_map(|_| {
-        let slot = (operations.current)()?;
-        (replace(slot, 0, first) == Stored::Done).then_some(slot)
-    });
-    let here = here.ok_or("a thread never meets the slot that it is in")?;
+    let first = Pair { left: WINDOW + 1, edge: i64::MIN + 1 };
+    let here = stored_once(operations, rows.last(), |slot| (operations.replace_pair)(rows.cell(), slot, 0, first))?;
     ensure!(rows.pair(here) == first, "{first:x?} was put in a row, and there is {:x?}", rows.pair(here));
-    let differs = (0..10_000).map(|_| replace(here, WINDOW, second)).find(|&outcome| outcome != Stored::Elsewhere);
-    ensure!(
-        differs.is_none_or(|outcome| outcome == Stored::Differs),
-        "a pair with another left than expected was replaced: {differs:?}"
-    );
-    let elsewhere = replace(rows.last(), 0, second);
-    ensure!(elsewhere == Stored::Elsewhere, "a pair was put in a row where no thread is: {elsewhere:?}");
     let other = rows.slots().find(|&slot| rows.pair(slot) != if slot == here { first } else { ZERO });
     ensure!(other.is_none(), "a pair changed in row {other:?}, and was not to be replaced");
     Ok(())
@@ -265,67 +244,60 @@ const CLOSED_NS: u64 = 20_000;
 pub fn marked(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let stock = Stock::new(operations)?;
     stock.fill(runner);
-    let (workers, turn) = (runner.width(), AtomicI64::new(0));
-    let closer = Closer { stock: &stock, operations, closed: AtomicU64::new(0), lost: AtomicU64::new(0) };
+    let (workers, turn, closed) = (runner.width(), AtomicI64::new(0), AtomicU64::new(0));
     let job = |thread| {
         (operations.current)();
-        if thread < workers { stock.work(runner, thread) } else { closer.work(runner, thread) }
+        if thread < workers {
+            stock.work(runner, thread);
+        } else {
+            closed.fetch_add(stock.close_cells(runner, thread), Ordering::Relaxed);
+        }
     };
     let handler = || stock.interrupt(turn.fetch_add(1, Ordering::Relaxed) % 2 * 2 - 1);
     runner.run(Placement::Moved, crowd(workers + CLOSERS, &job), interrupts(runner, &handler));
-    let (closed, lost) = (closer.closed.into_inner(), closer.lost.into_inner());
-    let account = stock.account()?;
-    ensure!(closed > 0, "no cell could be closed; {lost} marks were lost");
-    Ok(format!("{account}; {closed} cells closed, {lost} marks lost"))
+    let (account, closed) = (stock.account()?, closed.into_inner());
+    ensure!(closed > 0, "no cell could be closed");
+    Ok(format!("{account}; {closed} cells closed"))
 }
 
-struct Closer<'a> {
-    stock: &'a Stock<'a>,
-    operations: &'a Operations,
-    closed: AtomicU64,
-    lost: AtomicU64,
-}
-
-impl Closer<'_> {
-    fn work(&self, runner: &dyn Runner, thread: usize) {
-        let mut random = random(runner, thread);
-        while runner.goes_on() && self.stock.findings().none() {
+impl Stock<'_> {
+    /// Closes cells and opens them again; returns how many.
+    fn close_cells(&self, runner: &dyn Runner, thread: usize) -> u64 {
+        let (mut random, mut closed) = (random(runner, thread), 0);
+        while runner.goes_on() && self.findings.none() {
             for _ in 0..CLOSINGS {
                 let slot = random.u32(0..(self.operations.in_use)().max(1));
-                self.stock.moving_edge(slot, || self.close(slot, &mut random));
+                closed += u64::from(self.moving_edge(slot, || self.close(slot, &mut random)) == Some(true));
             }
             runner.pause();
         }
+        closed
     }
 
-    fn close(&self, slot: u32, random: &mut fastrand::Rng) {
-        let left = self.stock.rows.left(slot);
+    fn close(&self, slot: u32, random: &mut fastrand::Rng) -> bool {
+        let left = self.rows.left(slot);
         // AcqRel: what threads drew before is in the pair that we read below. Relaxed would do on this machine, whose
         // read-modify-writes are fences, and whose restart is one.
         let old = left.fetch_or(MARK, Ordering::AcqRel);
         if random.u32(0..REFUSED) == 0 {
             // Relaxed: whoever draws next reads this word only.
             left.fetch_and(!MARK, Ordering::Relaxed);
-            return;
+            return false;
         }
         let restarted = (self.operations.restart)(slot);
-        demand!(self.stock.findings(), restarted.is_ok(), "a restart was refused", slot);
-        let closed = self.stock.load(slot);
+        demand!(self.findings, restarted.is_ok(), "a restart was refused", slot);
+        let closed = self.load(slot);
         if closed.left & MARK == 0 {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            return;
+            // Somebody committed over it.
+            return false;
         }
-        self.stay_closed(slot, old, closed, random);
-        self.stock.open(slot, closed, random);
-        self.closed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn stay_closed(&self, slot: u32, old: u64, closed: Pair, random: &mut fastrand::Rng) {
         let what = "a cell is not as it was when it was closed: slot, left before, left after";
-        demand!(self.stock.findings(), closed.left == old | MARK, what, slot, old, closed.left);
+        demand!(self.findings, closed.left == old | MARK, what, slot, old, closed.left);
         stay(random.u64(0..CLOSED_NS));
-        let now = self.stock.load(slot);
+        let now = self.load(slot);
         let what = "a closed cell was drawn from: slot, left before, left after";
-        demand!(self.stock.findings(), now == closed, what, slot, closed.left, now.left);
+        demand!(self.findings, now == closed, what, slot, closed.left, now.left);
+        (self.operations.store_pair)(self.rows.cell(), slot, refill(closed, random));
+        true
     }
 }

@@ -38,12 +38,12 @@ pub fn held_up(runner: &dyn Runner, operations: &Operations) -> Outcome {
         slot: AtomicU32::new(0),
         pushed: AtomicUsize::new(0),
     };
-    let mut notes = Notes::default();
-    let (owner, drainer): (Job<'_>, Job<'_>) = (Box::new(|| game.own()), Box::new(|| game.drain(&mut notes)));
+    let (mut rounds, mut taken) = (0, 0);
+    let drain = || (rounds, taken) = game.drain();
+    let (owner, drainer): (Job<'_>, Job<'_>) = (Box::new(|| game.own()), Box::new(drain));
     runner.run(Placement::Apart, vec![owner, drainer], None);
     game.findings.outcome()?;
-    let Notes { rounds, taken, taken_late, lost } = notes;
-    Ok(format!("{rounds} rounds: taken away {taken} times before the push, {taken_late} after; {lost} lost to it"))
+    Ok(format!("{rounds} rounds: taken away {taken} times"))
 }
 
 /// Whose turn it is: rounds take four turns each.
@@ -62,14 +62,6 @@ struct Game<'a> {
     turn: AtomicUsize,
     slot: AtomicU32,
     pushed: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Notes {
-    rounds: u64,
-    taken: u64,
-    taken_late: u64,
-    lost: u64,
 }
 
 impl Game<'_> {
@@ -99,9 +91,10 @@ impl Game<'_> {
         }
     }
 
-    fn drain(&self, notes: &mut Notes) {
+    /// Returns the number of rounds, and how often the array was taken away.
+    fn drain(&self) -> (u64, u64) {
         thread::enter();
-        let mut random = random(self.runner, 0);
+        let (mut random, mut rounds, mut taken) = (random(self.runner, 0), 0, 0);
         while self.runner.goes_on() && self.findings.none() {
             // SAFETY: the array is nobody's now; zeroes are an empty one.
             unsafe { vm::decommit(self.region.memory(0), MEMORY) };
@@ -110,13 +103,15 @@ impl Game<'_> {
             // Powers of two, so that short waits are as frequent as long ones.
             let wait = LONGEST_WAIT_NS >> random.u32(0..16);
             stay(random.u64(0..=wait));
-            self.take_away(notes);
+            taken += u64::from(self.take_away());
+            rounds += 1;
             self.next(PREPARE);
         }
-        self.turn.store(OVER, Ordering::Release);
+        self.next(OVER);
+        (rounds, taken)
     }
 
-    fn take_away(&self, notes: &mut Notes) {
+    fn take_away(&self) -> bool {
         let slot = self.slot.load(Ordering::Relaxed);
         let old = self.exchange(slot, DRAINING);
         let restarted = (self.operations.restart)(slot);
@@ -126,13 +121,7 @@ impl Game<'_> {
         self.next(COMPARE);
         let now = self.exchange(slot, 0);
         self.judge(old, ours, pushed, now);
-        notes.rounds += 1;
-        let count = match (ours, pushed) {
-            (true, false) => &mut notes.taken,
-            (true, true) => &mut notes.taken_late,
-            (false, _) => &mut notes.lost,
-        };
-        *count += 1;
+        ours
     }
 
     /// An array that is ours stays ours, and holds what was pushed before; one that is not was pushed onto after.

@@ -84,12 +84,7 @@ operations! {
     /// The same, but a thread that has no slot yet is given none; needs no enter.
     current_if_given: fn() -> Option<u32> = slot::current_if_given,
 
-    /// Makes the bound of [`in_use`](Self::in_use) include a slot.
-    ///
-    /// ```text
-    /// count_as_used(s):
-    ///     in_use = max(in_use, s + 1)
-    /// ```
+    /// `in_use = max(in_use, s + 1)`
     count_as_used: fn(slot: u32) = slot::count_as_used,
 
     /// A bound of the slots that [`current`](Self::current) has answered with so far: they are below it.
@@ -152,12 +147,7 @@ operations! {
     change_places: fn(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 =
         trusted!(|base, index, take, give| slot::change_places(base, index, take, give)),
 
-    /// Reads a word of any slot, whole, as it was at some moment of the call.
-    ///
-    /// ```text
-    /// load(base, s, i):
-    ///     return word(s, i)
-    /// ```
+    /// Reads `word(s, i)` of any slot, whole, as it was at some moment of the call.
     load: fn(base: *mut u8, slot: u32, index: usize) -> usize =
         trusted!(|base, slot, index| slot::load(base, slot, index)),
 
@@ -185,14 +175,8 @@ operations! {
     exchange: fn(base: *mut u8, slot: u32, index: usize, value: usize) -> usize =
         trusted!(|base, slot, index, value| slot::exchange(base, slot, index, value)),
 
-    /// Writes a word of any slot if it is as expected at that very moment. An operation in flight may commit over it.
-    ///
-    /// ```text
-    /// compare_exchange(base, s, i, expected, new):
-    ///     atomically: if word(s, i) ≠ expected: return false
-    ///                 word(s, i) = new
-    ///     return true
-    /// ```
+    /// Writes `word(s, i)` of any slot if it is as expected at that very moment; else false. An operation in flight may
+    /// commit over it.
     compare_exchange: fn(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> bool =
         trusted!(|base, slot, index, expected, new| slot::compare_exchange(base, slot, index, expected, new)),
 
@@ -206,11 +190,6 @@ operations! {
         trusted!(|word, amount| slot::local_add::<BEHIND>(before(word), amount)),
 
     /// [`local_add`](Self::local_add) of 1.
-    ///
-    /// ```text
-    /// local_increment(word):
-    ///     between two interrupts: word = word + 1
-    /// ```
     local_increment: fn(word: &AtomicI64) = trusted!(|word| slot::local_increment::<BEHIND>(before(word))),
 
     /// By ids: adds one to the first word of the counts of this thread's slot, and returns where that was. Only this
@@ -292,20 +271,10 @@ operations! {
     replace_pair: fn(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored =
         trusted!(|cell, slot, expected, new| slot::replace_pair(cell, slot, expected, new)),
 
-    /// Reads a pair in any row, as it was at some moment of the call.
-    ///
-    /// ```text
-    /// load_pair(cell, s):
-    ///     atomically: return left(s, cell), edge(s, cell)
-    /// ```
+    /// Reads `left(s, cell)` and `edge(s, cell)` in any row, both as they were at one moment of the call.
     load_pair: fn(cell: *mut u8, slot: u32) -> Pair = trusted!(|cell, slot| slot::load_pair(cell, slot)),
 
-    /// Writes a pair in any row, where nobody draws and nobody else writes.
-    ///
-    /// ```text
-    /// store_pair(cell, s, new):
-    ///     atomically: left(s, cell), edge(s, cell) = new
-    /// ```
+    /// Writes `left(s, cell)` and `edge(s, cell)` in any row, as one, where nobody draws and nobody else writes.
     store_pair: fn(cell: *mut u8, slot: u32, new: Pair) = trusted!(|cell, slot, new| slot::store_pair(cell, slot, new)),
 
     /// `kick::restart`, by ids: begins again what is in flight in a slot.

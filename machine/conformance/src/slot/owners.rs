@@ -294,19 +294,21 @@ pub fn replaced(runner: &dyn Runner, operations: &Operations) -> Outcome {
 
 fn one_replaces(owners: &Owners<'_>, operations: &Operations) -> Result<(), String> {
     const INDEX: usize = 2 * KINDS;
-    let base = owners.region.base();
-    let store = |slot, expected, new| (operations.compare_store)(base, slot, INDEX, expected, new);
-    // By ids the thread may have left the slot meanwhile.
-    let here = (0..10_000).find_map(|_| {
-        let slot = (operations.current)()?;
-        (store(slot, 0, 8) == Stored::Done).then_some(slot)
-    });
-    let here = here.ok_or("a thread never meets the slot that it is in")?;
+    let store = |slot| (operations.compare_store)(owners.region.base(), slot, INDEX, 0, 8);
+    let here = stored_once(operations, MAX as u32 - 1, store)?;
     ensure!(owners.word(here, INDEX) == 8, "a word that was stored to reads as {}", owners.word(here, INDEX));
-    let differs = (0..10_000).map(|_| store(here, 0, 16)).find(|&outcome| outcome != Stored::Elsewhere);
-    ensure!(differs.is_none_or(|outcome| outcome == Stored::Differs), "an unexpected word was replaced: {differs:?}");
-    let elsewhere = store(MAX as u32 - 1, 0, 8);
-    ensure!(elsewhere == Stored::Elsewhere, "a store to a slot that no thread is in: {elsewhere:?}");
     ensure!(owners.word(MAX as u32 - 1, INDEX) == 0, "a store that was elsewhere was done");
     Ok(())
+}
+
+/// A store on one thread, which replaces nothing but zero: it is done where the thread is, once, and not in `last`.
+pub fn stored_once(operations: &Operations, last: u32, store: impl Fn(u32) -> Stored) -> Result<u32, String> {
+    // By ids the thread may have left the slot meanwhile.
+    let here = (0..10_000).find_map(|_| (operations.current)().filter(|&slot| store(slot) == Stored::Done));
+    let here = here.ok_or("a thread never meets the slot that it is in")?;
+    let again = (0..10_000).map(|_| store(here)).find(|&outcome| outcome != Stored::Elsewhere);
+    ensure!(again.is_none_or(|outcome| outcome == Stored::Differs), "what was not expected was replaced: {again:?}");
+    let elsewhere = store(last);
+    ensure!(elsewhere == Stored::Elsewhere, "a store to a slot that no thread is in: {elsewhere:?}");
+    Ok(here)
 }

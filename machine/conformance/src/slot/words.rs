@@ -154,13 +154,12 @@ pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(format!("slots below {bound}"))
 }
 
-/// The body of [`Operations::load`], with exchange on a slot where nobody works: no value is torn or lost.
 pub(super) fn load(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(1, machine::slot::ARRAY)?;
     repeat(runner, "exchanges", |_| exchange_values(runner, operations, &region))
 }
 
-/// Each value has equal halves. What is exchanged in comes out again exactly once: by another thread, or at the end.
+/// Nobody works in the slot. Each value has equal halves. What is exchanged in comes out again exactly once: by another thread, or at the end.
 fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region) -> Result<u64, String> {
     const STEPS: usize = 20_000;
     let (findings, sum, threads) = (Findings::new(), AtomicUsize::new(0), runner.width());
