@@ -10,10 +10,10 @@
 use crate::sync::{self, AtomicU32, AtomicU64, Ordering};
 use crate::{clock, fault, sandbox, syscall};
 
-const PRIVATE_EXPEDITED: usize = 1 << 3;
-const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
-const PRIVATE_EXPEDITED_RSEQ: usize = 1 << 7;
-const REGISTER_PRIVATE_EXPEDITED_RSEQ: usize = 1 << 8;
+pub(crate) const PRIVATE_EXPEDITED: usize = 1 << 3;
+pub(crate) const REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
+pub(crate) const PRIVATE_EXPEDITED_RSEQ: usize = 1 << 7;
+pub(crate) const REGISTER_PRIVATE_EXPEDITED_RSEQ: usize = 1 << 8;
 
 const UNREGISTERED: u32 = 0;
 const REGISTERED: u32 = 1;
@@ -88,5 +88,5 @@ fn kick(kind: usize) -> Result<(), Refused> {
 
 fn command(command: usize) -> bool {
     // SAFETY: membarrier touches no memory of ours.
-    unsafe { syscall::call(syscall::MEMBARRIER, [command, 0, 0, 0, 0, 0]) }.is_ok()
+    unsafe { syscall::call(syscall::MEMBARRIER, [command]) }.is_ok()
 }

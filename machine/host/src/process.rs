@@ -63,8 +63,7 @@ pub fn keep_standard_error() {
     const DUPLICATE_CLOSE_ON_EXEC: usize = 1030;
     const HIGH_ENOUGH: usize = 100;
     // SAFETY: makes a new descriptor.
-    let copy =
-        unsafe { syscall::call(syscall::FCNTL, [STANDARD_ERROR, DUPLICATE_CLOSE_ON_EXEC, HIGH_ENOUGH, 0, 0, 0]) };
+    let copy = unsafe { syscall::call(syscall::FCNTL, [STANDARD_ERROR, DUPLICATE_CLOSE_ON_EXEC, HIGH_ENOUGH]) };
     if let Ok(copy) = copy {
         let file = file_of(copy).unwrap_or_default();
         COPY_OF.iter().zip(file).for_each(|(known, is)| known.store(is, Ordering::Relaxed));
@@ -92,7 +91,7 @@ pub fn complain(message: &[u8]) {
     let to = messages();
     while !rest.is_empty() {
         // SAFETY: reads `rest`.
-        match unsafe { syscall::call(syscall::WRITE, [to, rest.as_ptr() as usize, rest.len(), 0, 0, 0]) } {
+        match unsafe { syscall::call(syscall::WRITE, [to, rest.as_ptr() as usize, rest.len()]) } {
             Ok(written) if written > 0 => rest = &rest[written..],
             _ => return,
         }
@@ -129,7 +128,7 @@ pub fn end(status: c_int) -> ! {
 /// The kernel's number of this process; in a sandbox, of the process that entered it.
 pub fn id() -> u32 {
     // SAFETY: asks, changes nothing.
-    unsafe { syscall::call(syscall::GETPID, [0; 6]) }.map_or_else(|_| sandbox::process(), |id| id as u32)
+    unsafe { syscall::call(syscall::GETPID, []) }.map_or_else(|_| sandbox::process(), |id| id as u32)
 }
 
 /// Fails as a function of the C library does.
@@ -175,9 +174,9 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     const READ_ONLY_CLOSE_ON_EXEC: usize = 0o2000000;
     // SAFETY: the path ends with a zero byte, and the buffer is ours.
     unsafe {
-        let arguments = [AT_FDCWD, path.as_ptr() as usize, READ_ONLY_CLOSE_ON_EXEC, 0, 0, 0];
+        let arguments = [AT_FDCWD, path.as_ptr() as usize, READ_ONLY_CLOSE_ON_EXEC];
         let file = syscall::call(syscall::OPENAT, arguments).ok()?;
-        let read = syscall::call(syscall::READ, [file, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]);
+        let read = syscall::call(syscall::READ, [file, buffer.as_mut_ptr() as usize, buffer.len()]);
         syscall::close(file);
         Some(&buffer[..read.ok()?])
     }
@@ -274,7 +273,7 @@ pub fn memory() -> u64 {
     once(&MEMORY, || {
         let mut information = [0_u64; 14];
         // SAFETY: the kernel writes 112 bytes.
-        let _ = unsafe { syscall::call(syscall::SYSINFO, [information.as_mut_ptr() as usize, 0, 0, 0, 0, 0]) };
+        let _ = unsafe { syscall::call(syscall::SYSINFO, [information.as_mut_ptr() as usize]) };
         information[TOTAL].saturating_mul(information[UNIT] & u64::from(u32::MAX))
     })
 }

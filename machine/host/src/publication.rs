@@ -131,7 +131,7 @@ pub fn update(place: &Place, part: Range<usize>) -> bool {
     let parts = [[from as usize, bytes], [to as usize, bytes]];
     let [own, others] = parts.each_ref().map(|part| part.as_ptr() as usize);
     // SAFETY: copies from one mapping of ours to another.
-    match unsafe { syscall::call(syscall::PROCESS_VM_WRITEV, [id() as usize, own, 1, others, 1, 0]) } {
+    match unsafe { syscall::call(syscall::PROCESS_VM_WRITEV, [id() as usize, own, 1, others, 1]) } {
         Ok(copied) => copied == bytes,
         Err(BAD_ADDRESS) => false,
         Err(_) => {
@@ -150,7 +150,7 @@ pub fn withdraw(place: &Place, mark_at: usize) {
         return;
     }
     // SAFETY: the path ends with a zero.
-    let removed = unsafe { syscall::call(syscall::UNLINKAT, [AT_FDCWD, place.path.as_ptr() as usize, 0, 0, 0, 0]) };
+    let removed = unsafe { syscall::call(syscall::UNLINKAT, [AT_FDCWD, place.path.as_ptr() as usize]) };
     if removed == Err(Errno::NOT_PERMITTED) {
         // Relaxed: nothing is read after it.
         // SAFETY: in the file's mapping, which stays; other processes only read there.
@@ -169,7 +169,7 @@ pub fn candidates(user: u32, named: Option<&str>) -> impl Iterator<Item = Path> 
 
 fn folder() -> Option<(usize, Path)> {
     // SAFETY: asks, changes nothing.
-    let user = unsafe { syscall::call(syscall::GETEUID, [0; 6]) }.ok()? as u32;
+    let user = unsafe { syscall::call(syscall::GETEUID, []) }.ok()? as u32;
     let named = environment(VARIABLE).and_then(|folder| folder.to_str().ok());
     candidates(user, named).find_map(|path| Some((open_folder(&path, user)?, path)))
 }
@@ -179,8 +179,8 @@ fn open_folder(path: &Path, user: u32) -> Option<usize> {
     let at = path.text.as_ptr() as usize;
     // SAFETY: the path ends with a zero; an existing directory stays as it is.
     let folder = unsafe {
-        let _ = syscall::call(syscall::MKDIRAT, [AT_FDCWD, at, ONLY_OURS, 0, 0, 0]);
-        syscall::call(syscall::OPENAT, [AT_FDCWD, at, OPEN_FOLDER, 0, 0, 0]).ok()?
+        let _ = syscall::call(syscall::MKDIRAT, [AT_FDCWD, at, ONLY_OURS]);
+        syscall::call(syscall::OPENAT, [AT_FDCWD, at, OPEN_FOLDER]).ok()?
     };
     // SAFETY: asks about a descriptor.
     let status = unsafe { syscall::status(syscall::FSTAT, folder) };
@@ -200,14 +200,13 @@ unsafe fn map_new_file(folder: usize, name: *const u8, bytes: usize) -> Result<*
     }
     let remove = || {
         // SAFETY: passed on.
-        let _ = unsafe { syscall::call(syscall::UNLINKAT, [folder, name as usize, 0, 0, 0, 0]) };
+        let _ = unsafe { syscall::call(syscall::UNLINKAT, [folder, name as usize]) };
     };
     // A process with the same number may have left one.
     remove();
     // SAFETY: passed on.
-    let file =
-        unsafe { syscall::call(syscall::OPENAT, [folder, name as usize, OPEN_NEW_FILE, ONLY_OURS_TO_READ, 0, 0]) }
-            .map_err(|_| "the file cannot be made")?;
+    let file = unsafe { syscall::call(syscall::OPENAT, [folder, name as usize, OPEN_NEW_FILE, ONLY_OURS_TO_READ]) }
+        .map_err(|_| "the file cannot be made")?;
     let mapped = if allocate(file, bytes) {
         // SAFETY: the file is ours, and zeroes are promised.
         unsafe { crate::vm::share(file as i32, bytes) }.ok_or("the file cannot be mapped")
@@ -225,7 +224,7 @@ fn allocate(file: usize, bytes: usize) -> bool {
     const INTERRUPTED: Errno = Errno(4);
     loop {
         // SAFETY: changes a file that is ours.
-        match unsafe { syscall::call(syscall::FALLOCATE, [file, 0, 0, bytes, 0, 0]) } {
+        match unsafe { syscall::call(syscall::FALLOCATE, [file, 0, 0, bytes]) } {
             Err(INTERRUPTED) => {}
             done => return done.is_ok(),
         }
@@ -236,7 +235,7 @@ fn file_size_limit() -> u64 {
     const FILE_SIZE: usize = 1;
     let mut limit = [0_u64; 2];
     // SAFETY: the kernel writes the two limits.
-    let _ = unsafe { syscall::call(syscall::PRLIMIT, [0, FILE_SIZE, 0, limit.as_mut_ptr() as usize, 0, 0]) };
+    let _ = unsafe { syscall::call(syscall::PRLIMIT, [0, FILE_SIZE, 0, limit.as_mut_ptr() as usize]) };
     limit[0]
 }
 
@@ -356,7 +355,7 @@ mod tests {
         let root = std::env::temp_dir().join(std::format!("commensal-folders-{}", std::process::id()));
         fs::create_dir_all(&root).expect("a folder");
         // SAFETY: asks.
-        let user = unsafe { syscall::call(syscall::GETEUID, [0; 6]) }.expect("never fails") as u32;
+        let user = unsafe { syscall::call(syscall::GETEUID, []) }.expect("never fails") as u32;
         let opens = |name: &str, user| {
             let path = Path::of(format_args!("{}/{name}", root.display())).expect("short enough");
             open_folder(&path, user).map(syscall::close).is_some()

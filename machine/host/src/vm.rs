@@ -12,20 +12,20 @@ pub use crate::zero::zero;
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-const PROT_NONE: usize = 0;
+pub(crate) const PROT_NONE: usize = 0;
 const PROT_READ: usize = 1;
 const PROT_WRITE: usize = 2;
 const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
-const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
-const MADV_DONTNEED: usize = 4;
+pub(crate) const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+pub(crate) const MADV_DONTNEED: usize = 4;
 const MADV_HUGEPAGE: usize = 14;
 const MADV_NOHUGEPAGE: usize = 15;
-const MADV_WIPEONFORK: usize = 18;
+pub(crate) const MADV_WIPEONFORK: usize = 18;
 /// Since Linux 5.18.
 const MADV_DONTNEED_LOCKED: usize = 24;
-const MREMAP_MAYMOVE: usize = 1;
-const MREMAP_FIXED: usize = 2;
-const MREMAP_DONTUNMAP: usize = 4;
+pub(crate) const MREMAP_MAYMOVE: usize = 1;
+pub(crate) const MREMAP_FIXED: usize = 2;
+pub(crate) const MREMAP_DONTUNMAP: usize = 4;
 
 /// Access to a fresh mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
     }
     let placement = if at.is_null() { 0 } else { MAP_FIXED_NOREPLACE };
     let flags = MAP_PRIVATE_ANONYMOUS | placement;
-    let arguments = [at as usize, bytes, access.protection(), flags, usize::MAX, 0];
+    let arguments = [at as usize, bytes, access.protection(), flags, usize::MAX];
     // SAFETY: an anonymous mapping that replaces nothing changes no memory in use.
     let got = unsafe { syscall::call(syscall::MMAP, arguments) }.ok()? as *mut u8;
     if !at.is_null() && got != at {
@@ -81,12 +81,12 @@ pub fn is_kept(descriptor: i32, beginning: &[u8], bytes: usize) -> bool {
     const MOST: usize = 64;
     let mut room = [0_u8; MOST];
     let mut holds = |from: usize, many: usize| {
-        let arguments = [descriptor as usize, room.as_mut_ptr() as usize, many.min(MOST), from, 0, 0];
+        let arguments = [descriptor as usize, room.as_mut_ptr() as usize, many.min(MOST), from];
         // SAFETY: writes at most as many bytes as there is room for.
         unsafe { syscall::call(syscall::PREAD64, arguments) == Ok(many) }
     };
     // SAFETY: asks for a number.
-    let seals = unsafe { syscall::call(syscall::FCNTL, [descriptor as usize, GET_SEALS, 0, 0, 0, 0]) };
+    let seals = unsafe { syscall::call(syscall::FCNTL, [descriptor as usize, GET_SEALS]) };
     seals.is_ok_and(|seals| seals & CANNOT_SHRINK != 0)
         && holds(bytes - 1, 1)
         && holds(0, beginning.len())
@@ -101,11 +101,11 @@ pub unsafe fn share(descriptor: i32, bytes: usize) -> Option<*mut u8> {
     const MAP_SHARED: usize = 1;
     const SET_DESCRIPTOR_FLAGS: usize = 2;
     const CLOSE_ON_EXEC: usize = 1;
-    let arguments = [0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor as usize, 0];
+    let arguments = [0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor as usize];
     // SAFETY: a mapping that replaces nothing changes no memory in use; passed on.
     unsafe {
         let got = syscall::call(syscall::MMAP, arguments).ok()? as *mut u8;
-        let _ = syscall::call(syscall::FCNTL, [descriptor as usize, SET_DESCRIPTOR_FLAGS, CLOSE_ON_EXEC, 0, 0, 0]);
+        let _ = syscall::call(syscall::FCNTL, [descriptor as usize, SET_DESCRIPTOR_FLAGS, CLOSE_ON_EXEC]);
         Some(got)
     }
 }
@@ -139,7 +139,7 @@ fn is_all_to_be_locked() -> bool {
 /// The caller owns the range, and no code touches it afterwards.
 pub unsafe fn release(at: *mut u8, bytes: usize) -> bool {
     // SAFETY: the caller gives the range up.
-    unsafe { syscall::call(syscall::MUNMAP, [at as usize, bytes, 0, 0, 0, 0]) }.is_ok()
+    unsafe { syscall::call(syscall::MUNMAP, [at as usize, bytes]) }.is_ok()
 }
 
 /// Advises the kernel about huge pages in a range. A kernel without them answers false, which does no harm.
@@ -159,7 +159,7 @@ pub unsafe fn advise_huge(at: *mut u8, bytes: usize, wish: Huge) -> bool {
 pub unsafe fn name(at: *mut u8, bytes: usize, name: &'static CStr) -> bool {
     const SET_VMA: usize = 0x53_56_4d_41;
     const ANONYMOUS_NAME: usize = 0;
-    let arguments = [SET_VMA, ANONYMOUS_NAME, at as usize, bytes, name.as_ptr() as usize, 0];
+    let arguments = [SET_VMA, ANONYMOUS_NAME, at as usize, bytes, name.as_ptr() as usize];
     // SAFETY: a name changes no contents, and ends with a zero byte.
     unsafe { syscall::call(syscall::PRCTL, arguments) }.is_ok()
 }
@@ -184,7 +184,7 @@ pub unsafe fn wipe_on_fork(at: *mut u8, bytes: usize) -> bool {
 pub unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> bool {
     let remap = |from: *mut u8, flags, to: *mut u8| {
         // SAFETY: all ranges are the caller's, or fresh.
-        unsafe { syscall::call(syscall::MREMAP, [from as usize, bytes, bytes, MREMAP_MAYMOVE | flags, to as usize, 0]) }
+        unsafe { syscall::call(syscall::MREMAP, [from as usize, bytes, bytes, MREMAP_MAYMOVE | flags, to as usize]) }
     };
     let Ok(between) = remap(from, MREMAP_DONTUNMAP, core::ptr::null_mut()) else { return false };
     let between = between as *mut u8;
@@ -207,10 +207,10 @@ pub unsafe fn move_pages(from: *mut u8, to: *mut u8, bytes: usize) -> bool {
 /// The range is a whole mapping of the caller's; a part that is cut off is no longer used.
 pub unsafe fn resize(at: *mut u8, old_bytes: usize, new_bytes: usize) -> bool {
     // SAFETY: the caller owns the mapping; without MAYMOVE the kernel grows into free address space only.
-    unsafe { syscall::call(syscall::MREMAP, [at as usize, old_bytes, new_bytes, 0, 0, 0]) }.is_ok()
+    unsafe { syscall::call(syscall::MREMAP, [at as usize, old_bytes, new_bytes]) }.is_ok()
 }
 
 unsafe fn advise(at: *mut u8, bytes: usize, advice: usize) -> bool {
     // SAFETY: passed on to our caller.
-    unsafe { syscall::call(syscall::MADVISE, [at as usize, bytes, advice, 0, 0, 0]) }.is_ok()
+    unsafe { syscall::call(syscall::MADVISE, [at as usize, bytes, advice]) }.is_ok()
 }

@@ -66,7 +66,7 @@ pub fn at_any_exit(function: extern "C" fn()) -> bool {
 /// The kernel's number of this process; in a sandbox, of the process that entered it.
 pub fn id() -> u32 {
     // SAFETY: asks, changes nothing.
-    unsafe { syscall::call(syscall::GETPID, [0; 6]) }.map_or_else(|_| sandbox::process(), |id| id as u32)
+    unsafe { syscall::call(syscall::GETPID, []) }.map_or_else(|_| sandbox::process(), |id| id as u32)
 }
 
 /// None: a simulated machine has no files.

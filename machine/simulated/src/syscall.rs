@@ -12,10 +12,10 @@ pub use numbers::*;
 ///
 /// # Safety
 /// The arguments are as the call expects, and the caller answers for its effects on memory.
-pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+pub unsafe fn call<const N: usize>(number: usize, arguments: [usize; N]) -> Result<usize, Errno> {
     let passage = if is_usual(number) { None } else { Some(sandbox::pass().ok_or(Errno::NOT_PERMITTED)?) };
     // SAFETY: passed on.
-    let result = unsafe { make(number, arguments) };
+    let result = unsafe { make(number, padded(arguments)) };
     drop(passage);
     result
 }

@@ -3,7 +3,7 @@
 
 use simulated::kick;
 use simulated::simulation::{Exhausted, Failure, Place, Settings, exhaust, run};
-use simulated::sync::{AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use simulated::sync::{AtomicU64, Ordering, compiler_fence, fence};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -96,77 +96,6 @@ fn threads_on_one_cpu_take_it_from_each_other() {
         seen
     };
     assert_eq!([sums(0), sums(1)], [BTreeSet::from([2]), BTreeSet::from([1, 2])]);
-}
-
-/// A stack of numbered nodes without locks; zero is none. Each change adds the tag to the head.
-struct Stack {
-    head: AtomicUsize,
-    next: [AtomicUsize; 4],
-    tag: usize,
-}
-
-const NODE: usize = 0xff;
-
-impl Stack {
-    /// 1 on top of 2 on top of 3.
-    fn new(tag: usize) -> Self {
-        Stack { head: AtomicUsize::new(1), next: [0, 2, 3, 0].map(AtomicUsize::new), tag }
-    }
-
-    fn change(&self, next: impl Fn(usize) -> Option<usize>) -> Option<usize> {
-        let mut head = self.head.load(Ordering::Acquire);
-        loop {
-            let new = next(head & NODE)? | ((head & !NODE) + self.tag);
-            match self.head.compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(head & NODE),
-                Err(seen) => head = seen,
-            }
-        }
-    }
-
-    fn pop(&self) -> Option<usize> {
-        self.change(|head| (head != 0).then(|| self.next[head].load(Ordering::Relaxed)))
-    }
-
-    fn push(&self, node: usize) {
-        self.change(|head| {
-            self.next[node].store(head, Ordering::Relaxed);
-            Some(node)
-        });
-    }
-}
-
-/// Whether any run has a node popped by two.
-fn pops_twice(tag: usize) -> (bool, Exhausted) {
-    let mut twice = false;
-    let main = || {
-        let stack = Stack::new(tag);
-        let (left, right) = (Cell::new([None; 2]), Cell::new(None));
-        two(
-            || left.set([stack.pop(), stack.pop()]),
-            || {
-                let (first, second) = (stack.pop(), stack.pop());
-                first.into_iter().for_each(|node| stack.push(node));
-                right.set(second);
-            },
-        );
-        let mut popped: Vec<usize> = left.get().into_iter().chain([right.get()]).flatten().collect();
-        popped.sort_unstable();
-        popped.windows(2).any(|pair| pair[0] == pair[1])
-    };
-    let exhausted = exhaust(&settings(), 2, 200_000, main, |report| {
-        twice |= report.outcome.expect("nothing fails");
-        !twice
-    });
-    (twice, exhausted)
-}
-
-#[test]
-fn stack_without_a_tag_pops_a_node_twice() {
-    let (twice, exhausted) = pops_twice(0);
-    assert!(twice && !exhausted.is_complete, "{exhausted:?}");
-    let (twice, exhausted) = pops_twice(NODE + 1);
-    assert!(!twice && exhausted.is_complete, "{exhausted:?}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub fn possible() -> usize {
 /// The kernel's mask has a bit for each CPU that it could ever run on.
 fn cpus() -> usize {
     let mut mask = [0u64; CPUS_AT_MOST / 64];
-    let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0];
+    let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize];
     // SAFETY: the kernel writes into the mask.
     unsafe { syscall::call(syscall::SCHED_GETAFFINITY, arguments) }.map_or(CPUS_AT_MOST, |bytes| bytes * 8)
 }

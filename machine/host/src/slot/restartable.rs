@@ -138,15 +138,35 @@ pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usiz
     object
 }
 
-impl Stored {
-    pub(super) fn from_outcome(outcome: u32) -> Self {
+/// Replaces what lies at a place of a slot if this thread is in that slot and the first word is as expected; gives a
+/// [`Stored`]. `$commit` writes the operand `new`, of this class, to the operand `place`.
+macro_rules! replace_if {
+    ($slot:expr, $place:expr, $expected:expr, $commit:literal, $class:ident $new:expr) => {{
+        let words = WORDS.load(Ordering::Relaxed);
+        let mut outcome = Stored::Elsewhere as u32;
+        restartable!(
+            "mov {outcome:e}, 2",
+            "cmp {slot:e}, {expected_slot:e}",
+            "jne 6f",
+            "mov {outcome:e}, 1",
+            "cmp qword ptr [{place}], {expected}",
+            "jne 6f",
+            $commit;
+            after: "xor {outcome:e}, {outcome:e}";
+            no slot: "6f";
+            t = out(reg) _, slot = out(reg) _, outcome = inout(reg) outcome,
+            words = in(reg) words, expected_slot = in(reg) $slot, place = in(reg) $place,
+            expected = in(reg) $expected, new = in($class) $new,
+            options(nostack)
+        );
         match outcome {
             0 => Stored::Done,
             1 => Stored::Differs,
             _ => Stored::Elsewhere,
         }
-    }
+    }};
 }
+pub(super) use replace_if;
 
 /// Replaces word `index` of slot `slot` by `new` if this thread is in that slot and the word is `expected`.
 ///
@@ -154,25 +174,6 @@ impl Stored {
 /// As for [`pop`]. After [`Stored::Done`] the caller owns the magazine that the word named, and the slot the new one.
 #[inline]
 pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
-    let words = WORDS.load(Ordering::Relaxed);
-    let mut outcome = Stored::Elsewhere as u32;
     // SAFETY: the commit writes one word of the slot's area.
-    unsafe {
-        restartable!(
-            "mov {outcome:e}, 2",
-            "cmp {slot:e}, {expected_slot:e}",
-            "jne 6f",
-            "mov {outcome:e}, 1",
-            "cmp qword ptr [{word}], {expected}",
-            "jne 6f",
-            "mov qword ptr [{word}], {new}";
-            after: "xor {outcome:e}, {outcome:e}";
-            no slot: "6f";
-            t = out(reg) _, slot = out(reg) _, outcome = inout(reg) outcome,
-            words = in(reg) words, expected_slot = in(reg) slot, word = in(reg) word(base, slot, index),
-            expected = in(reg) expected, new = in(reg) new,
-            options(nostack)
-        );
-    }
-    Stored::from_outcome(outcome)
+    unsafe { replace_if!(slot, word(base, slot, index), expected, "mov qword ptr [{place}], {new}", reg new) }
 }

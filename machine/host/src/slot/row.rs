@@ -2,7 +2,7 @@
 
 use super::given::WORDS;
 use super::layout::{Pair, ROW, Stored, WINDOW, in_row};
-use super::restartable::restartable;
+use super::restartable::{replace_if, restartable};
 use crate::sync::Ordering;
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_set_epi64x};
@@ -71,27 +71,9 @@ pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i
 /// As for [`draw`]; no other thread changes `edge` meanwhile.
 #[inline]
 pub unsafe fn replace_pair(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
-    let words = WORDS.load(Ordering::Relaxed);
-    let mut outcome = Stored::Elsewhere as u32;
+    let (place, new) = (in_row(cell, slot), packed(new));
     // SAFETY: the commit writes a pair of the slot's row.
-    unsafe {
-        restartable!(
-            "mov {outcome:e}, 2",
-            "cmp {slot:e}, {expected_slot:e}",
-            "jne 6f",
-            "mov {outcome:e}, 1",
-            "cmp qword ptr [{pair}], {expected}",
-            "jne 6f",
-            "movaps xmmword ptr [{pair}], {new}";
-            after: "xor {outcome:e}, {outcome:e}";
-            no slot: "6f";
-            t = out(reg) _, slot = out(reg) _, outcome = inout(reg) outcome,
-            words = in(reg) words, expected_slot = in(reg) slot, pair = in(reg) in_row(cell, slot),
-            expected = in(reg) expected, new = in(xmm_reg) packed(new),
-            options(nostack)
-        );
-    }
-    Stored::from_outcome(outcome)
+    unsafe { replace_if!(slot, place, expected, "movaps xmmword ptr [{place}], {new}", xmm_reg new) }
 }
 
 /// Reads a cell's pair in any row, as of one moment. Intel and AMD promise that processors with AVX access sixteen

@@ -20,7 +20,8 @@ pub use numbers::*;
 /// # Safety
 /// The arguments are as the call expects, and the caller answers for its effects on memory.
 #[inline]
-pub unsafe fn call(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
+pub unsafe fn call<const N: usize>(number: usize, arguments: [usize; N]) -> Result<usize, Errno> {
+    let arguments = padded(arguments);
     if let Some(place) = place_of(number)
         && IS_BY_LIBRARY.load(Ordering::Acquire)
     {
@@ -87,7 +88,7 @@ unsafe fn ask(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
 /// Closes a descriptor of ours.
 pub fn close(descriptor: usize) {
     // SAFETY: no memory changes its owner.
-    let _ = unsafe { call(CLOSE, [descriptor, 0, 0, 0, 0, 0]) };
+    let _ = unsafe { call(CLOSE, [descriptor]) };
 }
 
 /// The words of `struct stat`: device, number, links, mode and owner, ….
@@ -97,7 +98,7 @@ pub fn close(descriptor: usize) {
 pub unsafe fn status(number: usize, of: usize) -> Option<[u64; 18]> {
     let mut words = [0; 18];
     // SAFETY: the kernel writes as many bytes as there is room for.
-    unsafe { call(number, [of, words.as_mut_ptr() as usize, 0, 0, 0, 0]) }.ok()?;
+    unsafe { call(number, [of, words.as_mut_ptr() as usize]) }.ok()?;
     Some(words)
 }
 

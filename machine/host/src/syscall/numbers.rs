@@ -33,6 +33,18 @@ pub const SETNS: usize = 308;
 pub const PROCESS_VM_WRITEV: usize = 311;
 pub const MEMBARRIER: usize = 324;
 
+/// Operations of FUTEX, within one process.
+pub const FUTEX_WAIT_PRIVATE: usize = 128;
+pub const FUTEX_WAKE_PRIVATE: usize = 129;
+
+/// All arguments of a call, of which the first are given.
+#[inline]
+pub fn padded<const N: usize>(arguments: [usize; N]) -> [usize; 6] {
+    let mut all = [0; 6];
+    all[..N].copy_from_slice(&arguments);
+    all
+}
+
 /// Whether any filter permits the call if it lets the C library's malloc and threads live. Other calls may end a
 /// program with a filter, and are made only if none is known to come ([`sandbox`](crate::sandbox)).
 pub const fn is_usual(number: usize) -> bool {

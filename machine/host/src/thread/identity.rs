@@ -251,7 +251,7 @@ pub(crate) fn tid() -> u32 {
         let before = identity();
         let made_up = UNASKED | before as u32 & (UNASKED - 1);
         // SAFETY: gettid has no effects on memory.
-        let number = unsafe { syscall::call(syscall::GETTID, [0; 6]) }.map_or(made_up, |number| number as u32);
+        let number = unsafe { syscall::call(syscall::GETTID, []) }.map_or(made_up, |number| number as u32);
         // A signal handler may have forked, and this may be the child, where the number is another one.
         if identity() == before {
             tid.store(number, Ordering::Relaxed);
@@ -268,7 +268,7 @@ pub fn forget_number() {
 /// Whether the thread `tid` still lives in this process. True if in doubt.
 pub(crate) fn is_alive(tid: u32) -> bool {
     // SAFETY: signal 0 delivers nothing.
-    let asked = unsafe { syscall::call(syscall::TGKILL, [process::id() as usize, tid as usize, 0, 0, 0, 0]) };
+    let asked = unsafe { syscall::call(syscall::TGKILL, [process::id() as usize, tid as usize]) };
     asked != Err(syscall::Errno::NO_SUCH_PROCESS)
 }
 
@@ -280,7 +280,7 @@ pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
     let (all, mut before) = (u64::MAX, 0u64);
     let change = |how, from: *const u64, to: *mut u64| {
         // SAFETY: the kernel reads and writes one set of signals.
-        let _ = unsafe { syscall::call(syscall::RT_SIGPROCMASK, [how, from as usize, to as usize, SET_BYTES, 0, 0]) };
+        let _ = unsafe { syscall::call(syscall::RT_SIGPROCMASK, [how, from as usize, to as usize, SET_BYTES]) };
     };
     change(BLOCK, &all, &mut before);
     let result = work();

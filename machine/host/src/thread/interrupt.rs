@@ -51,7 +51,7 @@ pub fn on_interrupt(handler: &'static fn()) -> bool {
 
 /// Interrupts a thread, by its kernel number, between any two instructions. It runs the work of [`on_interrupt`].
 pub fn interrupt(number: u32) {
-    let arguments = [process::id() as usize, number as usize, SIGNAL as usize, 0, 0, 0];
+    let arguments = [process::id() as usize, number as usize, SIGNAL as usize];
     // SAFETY: a thread of ours, or none; the caller has set a handler for the signal.
     let _ = unsafe { syscall::call(syscall::TGKILL, arguments) };
 }
@@ -73,7 +73,7 @@ pub fn may_be_in_handler() -> bool {
 fn blocked_signals() -> u64 {
     let mut blocked = u64::MAX;
     // SAFETY: the kernel writes one set of signals.
-    let _ = unsafe { syscall::call(syscall::RT_SIGPROCMASK, [0, 0, (&raw mut blocked) as usize, 8, 0, 0]) };
+    let _ = unsafe { syscall::call(syscall::RT_SIGPROCMASK, [0, 0, (&raw mut blocked) as usize, 8]) };
     blocked
 }
 
@@ -82,7 +82,7 @@ fn is_on_signal_stack() -> bool {
     // Address, flags, size.
     let mut stack = [0_usize; 3];
     // SAFETY: the kernel writes the thread's stack for signals.
-    let _ = unsafe { syscall::call(syscall::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    let _ = unsafe { syscall::call(syscall::SIGALTSTACK, [0, stack.as_mut_ptr() as usize]) };
     stack[1] as u32 as usize & ON_IT != 0
 }
 
@@ -92,7 +92,7 @@ fn kernel_action(signal: usize) -> (bool, bool) {
     const NESTS: usize = 0x4000_0000;
     // The kernel's own structure: handler, flags, restorer, mask.
     let mut action = [0_usize; 4];
-    let arguments = [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0];
+    let arguments = [signal, 0, action.as_mut_ptr() as usize, 8];
     // SAFETY: the kernel writes the action.
     let _ = unsafe { syscall::call(syscall::RT_SIGACTION, arguments) };
     let [handler, flags, ..] = action;

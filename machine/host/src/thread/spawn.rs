@@ -114,13 +114,12 @@ extern "C" fn begin(work: *mut c_void) -> *mut c_void {
     static OF_C_LIBRARY: u64 = 0b11 << 31;
     // The C library's own signals stay unblocked: when a program changes its user or group, each thread must take part,
     // and all wait for it. SAFETY: the kernel reads one set of signals.
-    let _ = unsafe {
-        syscall::call(syscall::RT_SIGPROCMASK, [UNBLOCK, (&raw const OF_C_LIBRARY) as usize, 0, SET_BYTES, 0, 0])
-    };
+    let _ =
+        unsafe { syscall::call(syscall::RT_SIGPROCMASK, [UNBLOCK, (&raw const OF_C_LIBRARY) as usize, 0, SET_BYTES]) };
     // SAFETY: `spawn` was given a reference.
     let work: &'static Work = unsafe { &*work.cast() };
     // SAFETY: the name ends with a zero byte. If this fails, the thread has its parent's name.
-    let _ = unsafe { syscall::call(syscall::PRCTL, [SET_NAME, work.name.as_ptr() as usize, 0, 0, 0, 0]) };
+    let _ = unsafe { syscall::call(syscall::PRCTL, [SET_NAME, work.name.as_ptr() as usize]) };
     drop(Passage);
     (work.job)();
     null_mut()

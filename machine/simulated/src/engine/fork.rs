@@ -25,14 +25,6 @@ pub enum Ended {
 const PATIENCE: u32 = 60;
 const CHILDREN: u32 = 16;
 
-// The first byte of a child's report.
-const WELL: u8 = 0;
-const FOUND: u8 = 1;
-const HUNG: u8 = 2;
-const DIED: u8 = 3;
-// Marks the end of its choices.
-const END_OF_CHOICES: u8 = 0;
-
 impl Here {
     /// Runs `child` in a copy of the process that has only the calling thread, and waits for it.
     pub fn fork(self, runs_handlers: bool, child: &mut dyn FnMut() -> Result<(), &'static str>) -> Ended {
@@ -120,15 +112,13 @@ impl Engine {
         if let Some(slot) = self.threads[me].slot {
             self.slots[slot as usize] = true;
         }
-        self.threads[me].tid = self.process;
-        self.threads[me].parent = None;
-        self.threads[me].children = 0;
-        self.threads[me].has_signal = false;
-        self.threads[me].has_kick = false;
+        let me = &mut self.threads[me];
+        (me.tid, me.parent, me.children) = (self.process, None, 0);
+        (me.has_signal, me.has_kick) = (false, false);
         // A handler may have forked after its thread read the lock's holder, and before it slept until that holder
         // releases the lock. The holder does not exist here; the thread finds out after `A_SECOND` (host's
         // `sync/lock.rs`).
-        if self.threads[me].in_handler {
+        if me.in_handler {
             self.settings.most_ns = self.settings.most_ns.saturating_mul(2);
         }
         self.happened(Happening::Child(self.process));
@@ -145,20 +135,14 @@ impl Engine {
     pub(super) fn end_child(&mut self, ended: Result<(), &Failure>) {
         let Some(mut report_to) = self.report_to.take() else { return };
         let (kind, text) = match ended {
-            Ok(()) => (WELL, String::new()),
-            Err(Failure::Found(what)) => (FOUND, what.clone()),
-            Err(failure @ (Failure::NoEnd { .. } | Failure::Deadlock { .. })) => (HUNG, failure.to_string()),
-            Err(failure) => (DIED, failure.to_string()),
+            Ok(()) => ("well", String::new()),
+            Err(Failure::Found(what)) => ("found", what.clone()),
+            Err(failure @ (Failure::NoEnd { .. } | Failure::Deadlock { .. })) => ("hung", failure.to_string()),
+            Err(failure) => ("died", failure.to_string()),
         };
         self.happened(Happening::Said(text.clone()));
-        let mut report = vec![kind];
-        report.extend(self.trace.hash.to_le_bytes());
-        for deviation in &self.trace.deviations {
-            report.extend(format!("{deviation}\n").bytes());
-        }
-        report.push(END_OF_CHOICES);
-        report.extend(text.bytes());
-        report_to.write_all(&report).expect("the parent reads");
+        let choices: String = self.trace.deviations.iter().map(|choice| format!(" {choice}")).collect();
+        write!(report_to, "{kind} {}{choices}\n{text}", self.trace.hash).expect("the parent reads");
         // SAFETY: the parent's work must not be finished here.
         unsafe { libc::_exit(0) };
     }
@@ -171,19 +155,18 @@ struct Report {
 }
 
 impl Report {
-    fn read(report: &[u8]) -> Option<Self> {
-        let (kind, rest) = report.split_first()?;
-        let (hash, rest) = rest.split_first_chunk()?;
-        let end = rest.iter().position(|&byte| byte == END_OF_CHOICES)?;
-        let [choices, text] = [&rest[..end], &rest[end + 1..]].map(|part| String::from_utf8_lossy(part).into_owned());
-        let ended = match *kind {
-            WELL => Ended::Well,
-            FOUND => Ended::Found(text),
-            HUNG => Ended::Hung(text),
-            _ => Ended::Died(text),
+    /// Reads what `end_child` wrote: how it ended, its hash, and its choices; then the reason.
+    fn read(report: &str) -> Option<Self> {
+        let (head, text) = report.split_once('\n')?;
+        let mut words = head.split(' ');
+        let ended = match words.next()? {
+            "well" => Ended::Well,
+            "found" => Ended::Found(text.into()),
+            "hung" => Ended::Hung(text.into()),
+            _ => Ended::Died(text.into()),
         };
-        let deviations = choices.lines().filter_map(|choice| choice.parse().ok()).collect();
-        Some(Report { ended, hash: u64::from_le_bytes(*hash), deviations })
+        let hash = words.next()?.parse().ok()?;
+        Some(Report { ended, hash, deviations: words.filter_map(|choice| choice.parse().ok()).collect() })
     }
 }
 
@@ -193,7 +176,7 @@ fn wait(process: libc::pid_t, mut reader: PipeReader) -> Report {
     let mut status = 0;
     // SAFETY: the child is ours. Signals may interrupt.
     while unsafe { libc::waitpid(process, &mut status, 0) } < 0 {}
-    Report::read(&report).unwrap_or_else(|| {
+    Report::read(&String::from_utf8_lossy(&report)).unwrap_or_else(|| {
         let is_late = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM;
         let ended = match is_late {
             true => Ended::Hung("a thread goes on without a step".into()),

@@ -6,20 +6,13 @@ use super::thread::{State, Wait, Woken};
 use super::{Access, Engine, Here};
 use crate::simulation::Defect;
 use crate::syscall::{self, Errno};
+use crate::{kick, vm};
 
 const INTERRUPTED: Errno = Errno(4);
 const TRY_AGAIN: Errno = Errno(11);
 const INVALID: Errno = Errno(22);
 const NO_SUCH_CALL: Errno = Errno(38);
 const TIMED_OUT: Errno = Errno(110);
-
-/// Operations of futex and membarrier, with the kernel's numbers.
-const FUTEX_WAIT_PRIVATE: usize = 128;
-const FUTEX_WAKE_PRIVATE: usize = 129;
-const BARRIER: usize = 1 << 3;
-const REGISTER_BARRIER: usize = 1 << 4;
-const BARRIER_RSEQ: usize = 1 << 7;
-const REGISTER_BARRIER_RSEQ: usize = 1 << 8;
 
 /// Whether a strategy may refuse the call: for lack of memory, or as an old kernel does.
 pub fn may_be_refused(number: usize) -> bool {
@@ -43,8 +36,12 @@ impl Here {
         }
         let [first, second, third, ..] = arguments;
         match number {
-            syscall::FUTEX if second == FUTEX_WAIT_PRIVATE => self.futex_wait(first, third as u32, arguments[3]),
-            syscall::FUTEX if second == FUTEX_WAKE_PRIVATE => Ok(self.with(|engine| engine.futex_wake(first, third))),
+            syscall::FUTEX if second == syscall::FUTEX_WAIT_PRIVATE => {
+                self.futex_wait(first, third as u32, arguments[3])
+            }
+            syscall::FUTEX if second == syscall::FUTEX_WAKE_PRIVATE => {
+                Ok(self.with(|engine| engine.futex_wake(first, third)))
+            }
             syscall::MEMBARRIER => self.barrier(first),
             syscall::GETPID => Ok(self.with(|engine| engine.process) as usize),
             syscall::GETTID => Ok(self.with(|engine| engine.thread().tid) as usize),
@@ -90,9 +87,9 @@ impl Here {
             return Err(NO_SUCH_CALL);
         }
         let restarts = match command {
-            REGISTER_BARRIER | REGISTER_BARRIER_RSEQ => return Ok(0),
-            BARRIER => false,
-            BARRIER_RSEQ => self.with(|engine| !engine.settings.is_broken(Defect::RestartIsFence)),
+            kick::REGISTER_PRIVATE_EXPEDITED | kick::REGISTER_PRIVATE_EXPEDITED_RSEQ => return Ok(0),
+            kick::PRIVATE_EXPEDITED => false,
+            kick::PRIVATE_EXPEDITED_RSEQ => self.with(|engine| !engine.settings.is_broken(Defect::RestartIsFence)),
             _ => return Err(INVALID),
         };
         let is_lost = self.with(|engine| engine.settings.is_broken(Defect::KicksGetLost));
@@ -194,12 +191,10 @@ impl Engine {
                 self.space.remap(arguments)
             }
             syscall::MADVISE => {
-                const DONT_NEED: usize = 4;
-                const WIPE_ON_FORK: usize = 18;
-                if third == DONT_NEED {
+                if third == vm::MADV_DONTNEED {
                     self.lines.forget(at, at + bytes);
                 }
-                if third == WIPE_ON_FORK && self.settings.is_broken(Defect::NoWipe) {
+                if third == vm::MADV_WIPEONFORK && self.settings.is_broken(Defect::NoWipe) {
                     return Ok(0);
                 }
                 // SAFETY: the range belongs to the simulated process.

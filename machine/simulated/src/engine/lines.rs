@@ -9,11 +9,12 @@ use super::arbiter::{Queue, Use, Waiter};
 use super::costs::{Costs, Distance, Location, NS};
 use crate::simulation::Settings;
 use crate::syscall;
+use crate::vm::PAGE;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 const LINE: usize = 64;
-const PAGE: usize = 4096;
 const WORDS: usize = crate::slot::MAX / 64;
 
 /// The outcome of an operation that begins now.
@@ -124,8 +125,7 @@ pub struct Lines {
     map: Map,
     lines: Table<Line>,
     pages: Table<()>,
-    /// Addresses in pages that fault.
-    space: (usize, usize),
+    space: Range<usize>,
 }
 
 struct Map {
@@ -168,15 +168,12 @@ pub struct Actor {
 }
 
 impl Lines {
-    pub fn new(settings: &Settings) -> Self {
+    /// Addresses of the `space` lie in pages that fault.
+    pub fn new(settings: &Settings, space: Range<usize>) -> Self {
         let (costs, topology) = (settings.costs, settings.costs.topology);
         let locations = (0..settings.cpus).map(|cpu| topology.location(cpu, settings.cpus)).collect();
         let map = Map { costs, locations };
-        Lines { map, lines: Table::default(), pages: Table::default(), space: (0, 0) }
-    }
-
-    pub fn set_space(&mut self, start: usize, end: usize) {
-        self.space = (start, end);
+        Lines { map, lines: Table::default(), pages: Table::default(), space }
     }
 
     #[inline]
@@ -207,7 +204,7 @@ impl Lines {
     }
 
     fn fault(&mut self, at: usize) -> u64 {
-        let is_first = (self.space.0..self.space.1).contains(&at) && self.pages.insert(at / PAGE, ()).is_none();
+        let is_first = self.space.contains(&at) && self.pages.insert(at / PAGE, ()).is_none();
         if is_first { self.map.costs.fault } else { 0 }
     }
 
@@ -265,7 +262,7 @@ impl Lines {
     /// The line of an address. Outside the space, addresses differ from run to run, so each word has its own.
     fn line(&self, at: usize) -> usize {
         const OUTSIDE: usize = 1 << 63;
-        if (self.space.0..self.space.1).contains(&at) { at / LINE } else { OUTSIDE | at }
+        if self.space.contains(&at) { at / LINE } else { OUTSIDE | at }
     }
 
     /// In a fork child: forgets waiters, which do not exist there.
@@ -300,9 +297,7 @@ mod tests {
     const SPACE: usize = 1 << 40;
 
     fn lines_at(costs: Costs, cpus: usize) -> Lines {
-        let mut lines = Lines::new(&Settings { costs, cpus, ..Settings::default() });
-        lines.set_space(SPACE, 2 * SPACE);
-        lines
+        Lines::new(&Settings { costs, cpus, ..Settings::default() }, SPACE..2 * SPACE)
     }
 
     fn lines() -> Lines {
@@ -394,12 +389,16 @@ mod tests {
         assert!(matches!(lines.ask(store(0), Actor { cpu: 0, now: 61 * NS, percent: 100 }), Asked::Waits(Some(_))));
     }
 
+    /// Lines of a machine with these threads, and clusters in a socket, where each distance costs more.
+    fn spread(threads: usize, clusters: usize, cpus: usize) -> Lines {
+        let ways = [10, 20, 30, 40, 50].map(|ns| Way { latency: ns * NS, service: ns * NS });
+        let topology = Topology { threads, has_siblings_last: false, cores: 2, clusters, near_sockets: 2 };
+        lines_at(Costs { fault: 0, ways, topology, ..Costs::SIMPLE }, cpus)
+    }
+
     #[test]
     fn line_takes_longer_between_cpus_that_are_farther_apart() {
-        let way = |ns| Way { latency: ns * NS, service: ns * NS };
-        let topology = Topology { threads: 2, has_siblings_last: false, cores: 2, clusters: 2, near_sockets: 2 };
-        let ways = [way(10), way(20), way(30), way(40), way(50)];
-        let mut lines = lines_at(Costs { fault: 0, ways, topology, ..Costs::SIMPLE }, 32);
+        let mut lines = spread(2, 2, 32);
         takes(&mut lines, store(0), 0, 0);
         for (at, (cpu, ns)) in
             [(1, 11), (0, 11), (2, 21), (0, 21), (4, 31), (0, 31), (8, 41), (0, 41), (16, 51)].into_iter().enumerate()
@@ -410,10 +409,7 @@ mod tests {
 
     #[test]
     fn write_to_a_shared_line_waits_for_the_farthest_cpu() {
-        let way = |ns| Way { latency: ns * NS, service: ns * NS };
-        let topology = Topology { threads: 1, has_siblings_last: false, cores: 2, clusters: 1, near_sockets: 2 };
-        let ways = [way(10), way(20), way(30), way(40), way(50)];
-        let mut lines = lines_at(Costs { fault: 0, ways, topology, ..Costs::SIMPLE }, 8);
+        let mut lines = spread(1, 1, 8);
         takes(&mut lines, store(0), 0, 0);
         for (at, cpu) in [7, 2, 1].into_iter().enumerate() {
             takes(&mut lines, load(0), cpu, 1000 * (1 + at as u64));

@@ -209,9 +209,8 @@ impl Engine {
         let has_siblings = topology.threads > 1;
         let siblings_of = |cpu| topology.siblings(cpu, settings.cpus).collect();
         let siblings = (0..settings.cpus).filter(|_| has_siblings).map(siblings_of).collect();
-        let mut lines = Lines::new(&settings);
         let space = Space::new();
-        lines.set_space(space.range().0, space.range().1);
+        let lines = Lines::new(&settings, space.range());
         Engine {
             now: 0,
             steps: 0,

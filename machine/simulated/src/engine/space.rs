@@ -2,21 +2,18 @@
 //! Mappings are real, so programs read and write them plainly, accesses to missing pages kill, and forks copy.
 
 use crate::syscall::{self, Errno};
+use crate::vm::{MAP_FIXED_NOREPLACE, MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE, PAGE, PROT_NONE};
 use core::cell::Cell;
+use core::ops::Range;
 
 /// Start of the space if it is free there: addresses are the same in each run. Not a multiple of the page map's window,
 /// which a heap keeps off.
 const START: usize = 0x1000_4000_0000;
 const BYTES: usize = 1 << 40;
-const PAGE: usize = 4096;
-const PROT_NONE: usize = 0;
 const MAP_PRIVATE: usize = 2;
 const MAP_FIXED: usize = 0x10;
 const MAP_ANONYMOUS: usize = 0x20;
 const MAP_NORESERVE: usize = 0x4000;
-const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
-const MREMAP_MAYMOVE: usize = 1;
-const MREMAP_FIXED: usize = 2;
 pub const OUT_OF_MEMORY: Errno = Errno(12);
 const EXISTS: Errno = Errno(17);
 
@@ -34,11 +31,8 @@ pub struct Space {
     mappings: Vec<Mapping>,
     mapped: u32,
     /// Names addresses of the body's subject.
-    namer: Option<Namer>,
+    pub namer: Option<Box<dyn Fn(usize) -> Option<String>>>,
 }
-
-/// The name of an address, if it has one.
-pub type Namer = Box<dyn Fn(usize) -> Option<String>>;
 
 thread_local! {
     /// The space of the last simulation on this host thread, for the next one.
@@ -61,17 +55,13 @@ impl Space {
         Space { start, mappings: Vec::new(), mapped: 0, namer: None }
     }
 
-    pub fn range(&self) -> (usize, usize) {
-        (self.start, self.start + BYTES)
+    pub fn range(&self) -> Range<usize> {
+        self.start..self.start + BYTES
     }
 
     /// An address as in each run; none: outside this space.
     pub fn offset(&self, at: usize) -> Option<usize> {
         at.checked_sub(self.start).filter(|&offset| offset < BYTES)
-    }
-
-    pub fn set_namer(&mut self, namer: Namer) {
-        self.namer = Some(namer);
     }
 
     pub fn name(&self, at: usize) -> String {
@@ -156,8 +146,7 @@ impl Space {
         unsafe { syscall::on_host(syscall::MREMAP, [from, old, new, flags | MREMAP_FIXED, to, 0]) }?;
         self.cut(to, to + new);
         self.add(to, new);
-        const DONT_UNMAP: usize = 4;
-        if flags & DONT_UNMAP == 0 {
+        if flags & MREMAP_DONTUNMAP == 0 {
             self.unmap(from, old)?;
         }
         Ok(to)

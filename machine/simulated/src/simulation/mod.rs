@@ -211,5 +211,5 @@ pub fn steps() -> u64 {
 
 /// Sets a function that names addresses for the trace. It makes no steps.
 pub fn set_namer(namer: impl Fn(usize) -> Option<String> + 'static) {
-    here().with(|engine| engine.space.set_namer(Box::new(namer)));
+    here().with(|engine| engine.space.namer = Some(Box::new(namer)));
 }
