@@ -4,12 +4,12 @@
 //! case.
 
 use machine::simulation::explore::Plan;
-use machine::simulation::worker::{self, Exit};
+use machine::simulation::worker;
 use machine::simulation::{self, Place, Rates, Settings, simulate};
 use machine::slot::Mode;
 use simulated_conformance::case::{Case, Cases};
 use simulated_conformance::runner::Child;
-use simulated_conformance::{Ended, Fork, Job, Placement, Runner, cases};
+use simulated_conformance::{Outcome, Ended, Fork, Job, Placement, Runner, cases};
 use std::io::Write;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ const PLANS: [Plan; 3] = [
 const MOST_NS: u64 = 20_000_000_000;
 const MOST_NS_IF_PLANTED: u64 = 1_000_000_000;
 
-fn run(case: &Case, mode: Mode, seed: u64, steps: u64) -> Result<String, String> {
+fn run(case: &Case, mode: Mode, seed: u64, steps: u64) -> Outcome {
     let exit = worker::work(
         PATIENCE,
         |_| {},
@@ -48,21 +48,10 @@ fn run(case: &Case, mode: Mode, seed: u64, steps: u64) -> Result<String, String>
             let strategy = PLANS[seed as usize % PLANS.len()].strategy(seed);
             let report = simulate(settings, Some(strategy), || (case.run)(&Simulated { mode, seed, steps }));
             let outcome = report.outcome.unwrap_or_else(|failure| Err(failure.to_string()));
-            let (mark, text) = match &outcome {
-                Ok(summary) => ('+', summary),
-                Err(what) => ('-', what),
-            };
-            write!(output, "{mark}{text} [{} steps]", report.steps).expect("memory can be written");
+            output.write_all(outcome.err().unwrap_or_default().as_bytes()).expect("memory can be written");
         },
     );
-    match exit {
-        Exit { death: Some(how), .. } => Err(how),
-        Exit { output, .. } => match String::from_utf8_lossy(&output).split_at_checked(1) {
-            Some(("+", summary)) => Ok(summary.into()),
-            Some((_, what)) => Err(what.into()),
-            None => Err("nothing was said".into()),
-        },
-    }
+    exit.what().map_or(Ok(()), Err)
 }
 
 fn runs() -> u64 {
@@ -91,7 +80,7 @@ fn find(mode: Mode, planted: Cases) {
         for steps in STEPS {
             for seed in 0..SEEDS {
                 match run(case, mode, seed, steps) {
-                    Ok(summary) => println!("{} misses {:?}: {summary}", case.name, case.planted),
+                    Ok(()) => println!("{} misses {:?}", case.name, case.planted),
                     Err(what) => {
                         println!("{} finds {:?}: {what}", case.name, case.planted);
                         return None;

@@ -5,8 +5,8 @@ use machine::slot::Mode;
 use machine::sync::{AtomicBool, AtomicU64, Ordering};
 use std::cell::Cell;
 
-/// What a body found: counts of what it did if all was well, else what was wrong.
-pub type Outcome = Result<String, String>;
+/// What a body found wrong, if anything.
+pub type Outcome = Result<(), String>;
 
 #[derive(Debug)]
 pub struct Case {
@@ -226,7 +226,7 @@ impl Findings {
     }
 
     /// What was found, else nothing wrong. The threads that report have ended.
-    pub fn outcome(&self) -> Result<(), String> {
+    pub fn outcome(&self) -> Outcome {
         if !self.written.load(Ordering::Acquire) {
             return Ok(());
         }

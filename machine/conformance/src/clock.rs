@@ -37,8 +37,7 @@ pub fn monotonic(runner: &dyn Runner, operations: &Operations) -> Outcome {
         }
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
-    findings.outcome()?;
-    Ok(format!("{} readings", READINGS * runner.width()))
+    findings.outcome()
 }
 
 /// A tenth is allowed for reading two clocks one after the other. A thread that is sent to sleep in between tries again.
@@ -50,7 +49,6 @@ pub fn roughly_right(_: &dyn Runner, operations: &Operations) -> Outcome {
         let passed = (operations.coarse)().wrapping_sub(first).wrapping_mul(clock::COARSE_NS) as i64;
         passed as f64 / ((operations.now_ns)() - start) as f64
     });
-    let right = rates.into_iter().find(|rate| (0.9..1.1).contains(rate));
-    let rate = right.ok_or("the coarse clock is wrong by more than a tenth, each time")?;
-    Ok(format!("{rate:.2} nanoseconds in one"))
+    let is_right = rates.into_iter().any(|rate| (0.9..1.1).contains(&rate));
+    is_right.then_some(()).ok_or_else(|| "the coarse clock is wrong by more than a tenth, each time".into())
 }

@@ -45,7 +45,7 @@ extern "C" fn begins_with(operations: &Operations, from: usize) -> bool {
 pub fn leads_to_the_caller(_: &dyn Runner, operations: &Operations) -> Outcome {
     code::prepare();
     ensure!(is_told(operations), "the calls do not begin with the one that was asked for");
-    Ok(String::new())
+    Ok(())
 }
 
 pub fn tells_places(_: &dyn Runner, operations: &Operations) -> Outcome {
@@ -53,5 +53,5 @@ pub fn tells_places(_: &dyn Runner, operations: &Operations) -> Outcome {
     let Some((file, offset)) = (operations.place_of)(call) else { return Err("no place of a call".into()) };
     ensure!(!file.is_empty() && offset < 1 << 32, "{file:?}+{offset:#x} is no place in a file");
     ensure!((operations.place_of)(8).is_none(), "there is no code at address 8");
-    Ok(format!("{offset:#x}"))
+    Ok(())
 }

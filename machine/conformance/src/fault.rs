@@ -38,10 +38,10 @@ crate::cases! {
 }
 
 pub fn planned(runner: &dyn Runner, operations: &Operations) -> Outcome {
-    repeat(runner, "passages", |_| pass_by_plans(runner, operations))
+    repeat(runner, || pass_by_plans(runner, operations))
 }
 
-fn pass_by_plans(runner: &dyn Runner, operations: &Operations) -> Result<u64, String> {
+fn pass_by_plans(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const PASSAGES: u64 = 5_000;
     let all = PASSAGES * runner.width() as u64;
     let skip = (all / 3) as u32;
@@ -68,7 +68,7 @@ fn pass_by_plans(runner: &dyn Runner, operations: &Operations) -> Result<u64, St
         ensure!(failed == expected, "of {all} passages, {failed} failed by {plan:?}, not {expected}");
         ensure!(others == 0, "a point that is not armed failed {others} times");
     }
-    Ok(plans.len() as u64 * all)
+    Ok(())
 }
 
 mod planted {

@@ -62,6 +62,6 @@ pub fn spawned(runner: &dyn Runner, operations: &Operations) -> Outcome {
         ensure!(!thread::is_alone(), "a process with a thread of the runtime's own is alone");
         pause_for(runner, LATER_NS);
         ensure!(TIMES.load(Ordering::Acquire) - before == ROUNDS, "a job ran more often than it was spawned");
-        Ok(format!("{ROUNDS} threads"))
+        Ok(())
     })
 }

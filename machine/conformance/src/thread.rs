@@ -115,7 +115,7 @@ pub fn identified(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const ROUND: usize = 16;
     ensure!((operations.notice_forks)(), "forks will not be noticed");
     let mut given = Vec::new();
-    let outcome = repeat(runner, "identities", |_| {
+    repeat(runner, || {
         let identities = [const { AtomicU64::new(0) }; ROUND];
         let findings = Findings::new();
         let job = |number: usize| {
@@ -129,16 +129,14 @@ pub fn identified(runner: &dyn Runner, operations: &Operations) -> Outcome {
         runner.run(Placement::Moved, crowd(ROUND, &job), None);
         findings.outcome()?;
         given.extend(identities.map(AtomicU64::into_inner));
-        Ok(ROUND as u64)
+        Ok(())
     })?;
     given.sort_unstable();
     ensure!(given.first().is_none_or(|&first| first > 0), "zero was given as an identity");
     let twice = given.windows(2).find(|pair| pair[0] == pair[1]);
     ensure!(twice.is_none(), "identity {} was given twice", twice.unwrap_or_default()[0]);
     let last = given.last().copied().unwrap_or(0);
-    let child: Child<'_> = &mut || fresh_in_child(runner, operations, last);
-    runner.fork(Fork::Bare, child).well()?;
-    Ok(outcome)
+    runner.fork(Fork::Bare, &mut || fresh_in_child(runner, operations, last)).well()
 }
 
 fn fresh_in_child(runner: &dyn Runner, operations: &Operations, last: u64) -> Result<(), &'static str> {
@@ -155,14 +153,14 @@ pub fn numbered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!((operations.notice_forks)(), "forks will not be noticed");
     let own = (operations.id)();
     ensure!(own != 0 && own.is_multiple_of(2), "the first thread's id is {own:#x}, which is not even, or zero");
-    let outcome = repeat(runner, "threads", |_| number_a_crowd(runner, operations, own))?;
+    repeat(runner, || number_a_crowd(runner, operations, own))?;
     keep_in_children(runner, operations)?;
     alone(runner, || keep_in_children(runner, operations))?;
     ensure!((operations.id)() == own, "the first thread's id changed");
-    Ok(outcome)
+    Ok(())
 }
 
-fn number_a_crowd(runner: &dyn Runner, operations: &Operations, first: u64) -> Result<u64, String> {
+fn number_a_crowd(runner: &dyn Runner, operations: &Operations, first: u64) -> Outcome {
     const CROWD: usize = 16;
     // What a thread or one of its interrupts was told last.
     let told: Places<AtomicU64> = Places::new(CROWD);
@@ -191,10 +189,10 @@ fn number_a_crowd(runner: &dyn Runner, operations: &Operations, first: u64) -> R
     ids.sort_unstable();
     ensure!(ids.iter().all(|id| *id != 0 && id.is_multiple_of(2)), "an id is not even, or zero: {ids:x?}");
     ensure!(ids.windows(2).all(|pair| pair[0] != pair[1]), "two of these threads have one id: {ids:x?}");
-    Ok(CROWD as u64)
+    Ok(())
 }
 
-fn keep_in_children(runner: &dyn Runner, operations: &Operations) -> Result<(), String> {
+fn keep_in_children(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const OTHER: &str = "the thread that forked has another id in the child";
     const TAKEN: &str = "a new thread in a child has the id of the one that forked";
     (operations.enter)();
@@ -221,7 +219,7 @@ pub fn entered(runner: &dyn Runner, operations: &Operations) -> Outcome {
         in_children(runner, |fork| notice_once(runner, operations, fork, other_first))?;
         ensure!(!(operations.enter)(), "a parent takes itself for a child");
     }
-    Ok("by children and grandchildren".into())
+    Ok(())
 }
 
 fn notice_once(
@@ -265,8 +263,7 @@ pub fn arranged_late(runner: &dyn Runner, operations: &Operations) -> Outcome {
         demand!(findings, before == after, "an identity changed: before, after", before, after);
     };
     runner.run(Placement::Anywhere, crowd(runner.width(), &job), None);
-    findings.outcome()?;
-    Ok(format!("by {} threads", runner.width()))
+    findings.outcome()
 }
 
 pub fn declared(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -278,8 +275,7 @@ pub fn declared(runner: &dyn Runner, operations: &Operations) -> Outcome {
         ensure!((operations.enter)() && (operations.identity)() != before, static "a declared fork was not noticed");
         if (operations.enter)() { Err("a declared fork was noticed twice") } else { Ok(()) }
     };
-    runner.fork(Fork::Bare, child).well()?;
-    Ok("once".into())
+    runner.fork(Fork::Bare, child).well()
 }
 
 pub fn alone_at_first(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -288,11 +284,10 @@ pub fn alone_at_first(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let during = alone(runner, || (operations.is_alone)());
     ensure!(!during, "a process with two threads is alone");
     ensure!(!(operations.is_alone)(), "a process that had a second thread is alone again");
-    is_inherited(runner, operations)?;
-    Ok("until the second thread".into())
+    is_inherited(runner, operations)
 }
 
-fn is_inherited(runner: &dyn Runner, operations: &Operations) -> Result<(), String> {
+fn is_inherited(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let parents = (operations.is_alone)();
     in_children(runner, |_| {
         let is_same = (operations.is_alone)() == parents;
@@ -311,7 +306,6 @@ pub fn uninterrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
         let interrupted = me != 0 && sheltered.iter().any(|place| place.load(Ordering::Relaxed) == me);
         demand!(findings, !interrupted, "a thread was interrupted that was without signals: identity", me);
     };
-    let rounds = AtomicU64::new(0);
     let job = |number: usize| {
         let me = (operations.identity)();
         while runner.goes_on() && findings.none() {
@@ -321,14 +315,15 @@ pub fn uninterrupted(runner: &dyn Runner, operations: &Operations) -> Outcome {
                 sheltered[number].store(0, Ordering::Relaxed);
             });
             stay(STAY_NS);
-            rounds.fetch_add(1, Ordering::Relaxed);
         }
     };
     runner.run(Placement::Anywhere, crowd(runner.width(), &job), Some(&handler));
     findings.outcome()?;
-    let (rounds, interrupts) = (rounds.into_inner(), interrupts.into_inner());
-    ensure!(interrupts > runner.width() as u64, "threads that were without signals for a while got no more signals");
-    Ok(format!("{rounds} rounds, {interrupts} interrupts"))
+    ensure!(
+        interrupts.into_inner() > runner.width() as u64,
+        "threads that were without signals for a while got no more signals"
+    );
+    Ok(())
 }
 
 static TOLD: AtomicUsize = AtomicUsize::new(0);
@@ -347,7 +342,7 @@ pub fn told(runner: &dyn Runner, operations: &Operations) -> Outcome {
         runner.fork(fork, child).well()?;
         ensure!(TOLD.load(Ordering::Relaxed) == 0, "a function for fork children was called in the parent");
     }
-    Ok("in children of ordinary forks".into())
+    Ok(())
 }
 
 /// The body of [`Operations::level`] and what changes it. Handlers go down and return, or leave the thread lower.
@@ -355,7 +350,7 @@ pub fn deep(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const BURST: usize = 64;
     const HIGH: i32 = 1 << 30;
     let left = Places::<AtomicU64>::new(runner.width());
-    let (findings, walks) = (Findings::new(), AtomicU64::new(0));
+    let findings = Findings::new();
     let walk = |start: i32| {
         let told = [(operations.descend)(), (operations.descend)(), (operations.ascend)()];
         demand!(findings, told == [start <= 0; 3], "whether a thread is below zero, of a level", start);
@@ -378,7 +373,6 @@ pub fn deep(runner: &dyn Runner, operations: &Operations) -> Outcome {
                 walk(HIGH);
                 (operations.ascend)();
             }
-            walks.fetch_add(BURST as u64, Ordering::Relaxed);
         }
         thread::without_signals(|| {
             let (level, left) = ((operations.level)(), left.load(Ordering::Relaxed));
@@ -397,8 +391,7 @@ pub fn deep(runner: &dyn Runner, operations: &Operations) -> Outcome {
         });
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), Some(&handler));
-    findings.outcome()?;
-    Ok(format!("{} walks down and back", walks.into_inner()))
+    findings.outcome()
 }
 
 mod planted {

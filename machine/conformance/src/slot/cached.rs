@@ -23,7 +23,7 @@ pub fn popped(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(runner.slots() * ARRAYS, ARRAY)?;
     alone(runner, || one_pops(&region, operations))?;
     let mut random = random(runner, 0);
-    repeat(runner, "pops", |_| {
+    repeat(runner, || {
         let tokens = Tokens::new(region.count() * CAPACITY / 2);
         let mut next = 0;
         for number in 0..region.count() {
@@ -32,8 +32,7 @@ pub fn popped(runner: &dyn Runner, operations: &Operations) -> Outcome {
             set(&region, operations, number, 0, array.take_word());
         }
         pop_all(runner, operations, &region, &tokens);
-        let left = arrays(&region, operations, 0, Array::of_take_word);
-        Ok(next as u64 - tokens.account(&region, left)?)
+        tokens.account(&region, arrays(&region, operations, 0, Array::of_take_word))
     })
 }
 
@@ -41,7 +40,7 @@ pub fn pushed(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(runner.slots() * ARRAYS, ARRAY)?;
     alone(runner, || one_pushes(&region, operations))?;
     let mut random = random(runner, 0);
-    repeat(runner, "pushes", |_| {
+    repeat(runner, || {
         let tokens = Tokens::new(region.count() * CAPACITY / 2);
         for number in 0..region.count() {
             set(&region, operations, number, 1, region.array(number, random.usize(1..=CAPACITY)).give_word());
@@ -51,7 +50,7 @@ pub fn pushed(runner: &dyn Runner, operations: &Operations) -> Outcome {
     })
 }
 
-fn one_pops(region: &Region, operations: &Operations) -> Result<(), String> {
+fn one_pops(region: &Region, operations: &Operations) -> Outcome {
     ensure!((operations.current)().is_some(), "a thread that entered has no slot");
     let mut array = region.array(0, 3);
     let pointers = [0, 1, 2].map(Tokens::pointer);
@@ -67,7 +66,7 @@ fn one_pops(region: &Region, operations: &Operations) -> Result<(), String> {
     Ok(())
 }
 
-fn one_pushes(region: &Region, operations: &Operations) -> Result<(), String> {
+fn one_pushes(region: &Region, operations: &Operations) -> Outcome {
     ensure!((operations.current)().is_some(), "a thread that entered has no slot");
     let array = region.array(0, 2);
     (0..region.count() / ARRAYS).for_each(|slot| set(region, operations, slot * ARRAYS, 1, array.give_word()));

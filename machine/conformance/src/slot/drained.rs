@@ -34,10 +34,10 @@ pub fn drained(runner: &dyn Runner, operations: &Operations) -> Outcome {
     };
     let handler = || owners.interrupt(turn.fetch_add(1, Ordering::Relaxed) % KINDS);
     runner.run(Placement::Moved, crowd(workers + DRAINERS, &job), interrupts(runner, &handler));
-    let tokens = owners.account()?;
+    owners.account()?;
     let (moves, taken) = (moves.into_inner(), taken.into_inner());
     ensure!(moves > 0 && taken > 0, "nothing moved: {moves} tokens, {taken} arrays taken away");
-    Ok(format!("{moves} moves of tokens, {taken} arrays taken away; {tokens} tokens in arrays at the end"))
+    Ok(())
 }
 
 struct Drainer<'a> {

@@ -17,7 +17,7 @@ use super::owners::stored_once;
 use super::rows::{MARK, RANGE, Rows, total};
 use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Placement, Runner, alone, crowd, random, stay};
-use machine::slot::{Mode, Pair, Stored, WINDOW};
+use machine::slot::{Mode, Pair, WINDOW};
 use machine::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 const BURST: usize = 64;
@@ -31,7 +31,6 @@ struct Stock<'a> {
     drawn: AtomicI64,
     accepted: AtomicU64,
     refused: AtomicU64,
-    refilled: AtomicU64,
     findings: Findings,
 }
 
@@ -39,9 +38,9 @@ impl<'a> Stock<'a> {
     fn new(operations: &'a Operations) -> Result<Self, String> {
         let rows = Rows::new()?;
         let moving = (0..=rows.last()).map(|_| AtomicBool::new(false)).collect();
-        let [accepted, refused, refilled] = [const { AtomicU64::new(0) }; 3];
+        let [accepted, refused] = [const { AtomicU64::new(0) }; 2];
         let (drawn, findings) = (AtomicI64::new(0), Findings::new());
-        Ok(Stock { rows, operations, refills: true, moving, drawn, accepted, refused, refilled, findings })
+        Ok(Stock { rows, operations, refills: true, moving, drawn, accepted, refused, findings })
     }
 
     fn fill(&self, runner: &dyn Runner) {
@@ -88,12 +87,10 @@ impl<'a> Stock<'a> {
 
     fn refill_own(&self, random: &mut fastrand::Rng) {
         let Some(slot) = (self.operations.current)() else { return };
-        let replace = || {
+        self.moving_edge(slot, || {
             let old = self.load(slot);
-            (self.operations.replace_pair)(self.rows.cell(), slot, old.left, refill(old, random))
-        };
-        let done = self.moving_edge(slot, replace) == Some(Stored::Done);
-        self.refilled.fetch_add(done as u64, Ordering::Relaxed);
+            (self.operations.replace_pair)(self.rows.cell(), slot, old.left, refill(old, random));
+        });
     }
 
     fn load(&self, slot: u32) -> Pair {
@@ -112,18 +109,17 @@ impl<'a> Stock<'a> {
         Some(result)
     }
 
-    /// Nobody runs: what is in the rows is what was not drawn. Returns what was done.
-    fn account(&self) -> Result<String, String> {
+    /// Nobody runs: what is in the rows is what was not drawn.
+    fn account(&self) -> Outcome {
         self.findings.outcome()?;
         let pairs = || self.rows.slots().map(|slot| (slot, self.rows.pair(slot)));
         let outside = pairs().find(|(_, pair)| pair.left != 0 && !is_open(*pair));
         ensure!(outside.is_none(), "draws and refills have left {outside:?}, of which nothing can be drawn");
         let (kept, drawn) = (pairs().map(|(_, pair)| total(pair)).sum::<i64>(), self.drawn.load(Ordering::Relaxed));
         ensure!(kept == drawn, "draws that sum to {drawn} were accepted, and the rows say {kept}");
-        let [accepted, refused, refilled] =
-            [&self.accepted, &self.refused, &self.refilled].map(|count| count.load(Ordering::Relaxed));
+        let [accepted, refused] = [&self.accepted, &self.refused].map(|count| count.load(Ordering::Relaxed));
         ensure!(accepted > 0 && refused > 0, "{accepted} draws were accepted, and {refused} refused");
-        Ok(format!("{accepted} draws accepted, {refused} refused, {refilled} refills"))
+        Ok(())
     }
 }
 
@@ -201,7 +197,7 @@ const DRAWS: &[(u64, i64, Option<u64>)] = &[
     (u64::MAX, -MOST, None),
 ];
 
-fn one_draws(runner: &dyn Runner, rows: &Rows, operations: &Operations) -> Result<(), String> {
+fn one_draws(runner: &dyn Runner, rows: &Rows, operations: &Operations) -> Outcome {
     if runner.mode() == Mode::PerThread {
         rows.prepare_all(Pair { left: WINDOW + 1, edge: 7 });
         ensure!(!(operations.draw)(rows.cell(), 1), "a thread that was given no slot drew");
@@ -211,7 +207,7 @@ fn one_draws(runner: &dyn Runner, rows: &Rows, operations: &Operations) -> Resul
 }
 
 /// By ids the thread may be anywhere: all rows hold the same.
-fn draw_once(rows: &Rows, operations: &Operations, left: u64, amount: i64, rest: Option<u64>) -> Result<(), String> {
+fn draw_once(rows: &Rows, operations: &Operations, left: u64, amount: i64, rest: Option<u64>) -> Outcome {
     let (before, after) = (Pair { left, edge: 7 }, rest.map(|left| Pair { left, edge: 7 }));
     rows.prepare_all(before);
     let done = (operations.draw)(rows.cell(), amount);
@@ -222,7 +218,7 @@ fn draw_once(rows: &Rows, operations: &Operations, left: u64, amount: i64, rest:
     Ok(())
 }
 
-fn one_replaces(rows: &Rows, operations: &Operations) -> Result<(), String> {
+fn one_replaces(rows: &Rows, operations: &Operations) -> Outcome {
     let first = Pair { left: WINDOW + 1, edge: i64::MIN + 1 };
     let here = stored_once(operations, rows.last(), |slot| (operations.replace_pair)(rows.cell(), slot, 0, first))?;
     ensure!(rows.pair(here) == first, "{first:x?} was put in a row, and there is {:x?}", rows.pair(here));
@@ -255,9 +251,8 @@ pub fn marked(runner: &dyn Runner, operations: &Operations) -> Outcome {
     };
     let handler = || stock.interrupt(turn.fetch_add(1, Ordering::Relaxed) % 2 * 2 - 1);
     runner.run(Placement::Moved, crowd(workers + CLOSERS, &job), interrupts(runner, &handler));
-    let (account, closed) = (stock.account()?, closed.into_inner());
-    ensure!(closed > 0, "no cell could be closed");
-    Ok(format!("{account}; {closed} cells closed"))
+    ensure!(closed.into_inner() > 0, "no cell could be closed");
+    stock.account()
 }
 
 impl Stock<'_> {

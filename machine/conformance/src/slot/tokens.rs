@@ -11,7 +11,7 @@
 //! comes out twice, is found by whoever gets it second. One that vanished is found by the accounting at the end.
 
 use super::region::{Array, Region};
-use crate::case::Findings;
+use crate::case::{Findings, Outcome};
 use machine::sync::{AtomicU32, Ordering};
 
 const IN_ARRAY: u32 = 0;
@@ -103,8 +103,8 @@ impl Tokens {
         }
     }
 
-    /// Nobody runs: each token is in one of the arrays if and only if its owner says so. Returns how many are.
-    pub fn account(&self, region: &Region, arrays: impl Iterator<Item = Array>) -> Result<u64, String> {
+    /// Nobody runs: each token is in one of the arrays if and only if its owner says so.
+    pub fn account(&self, region: &Region, arrays: impl Iterator<Item = Array>) -> Outcome {
         self.findings.outcome()?;
         let mut seen = vec![false; self.count()];
         for pointer in arrays.flat_map(|array| region.pointers(array)) {
@@ -121,6 +121,6 @@ impl Tokens {
                 (_, true) => return Err(format!("token {token} is in an array, and held by {owner}")),
             }
         }
-        Ok(seen.iter().filter(|seen| **seen).count() as u64)
+        Ok(())
     }
 }

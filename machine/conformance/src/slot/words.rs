@@ -36,7 +36,7 @@ pub(super) fn initialised(runner: &dyn Runner, operations: &Operations) -> Outco
     findings.outcome()?;
     let bound = (operations.in_use)();
     ensure!(bound >= 2, "two threads have used slots below {bound}");
-    Ok(format!("{} times by each of {} threads", TIMES + 1, runner.width()))
+    Ok(())
 }
 
 /// The body of [`Operations::possible`] and [`Operations::in_use`]: both are bounds of all slots.
@@ -60,33 +60,29 @@ pub(super) fn bounds(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let bound = (operations.in_use)();
     let is_sound = (2..=possible).contains(&(bound as usize)) && possible <= MAX;
     ensure!(is_sound, "slots below {bound} are in use, of {possible} possible ones");
-    Ok(format!("slots below {bound}, of {possible}"))
+    Ok(())
 }
 
 /// The body of [`Operations::current`]: threads have different slots, at least while they run at the same time.
 pub(super) fn current(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(1, machine::slot::ARRAY)?;
     let findings = Findings::new();
-    let meetings = AtomicUsize::new(0);
     match runner.mode() {
         Mode::ConcurrencyId => {
-            let job = |_| meet_own_slot(runner, operations, &region, &findings, &meetings);
+            let job = |_| meet_own_slot(runner, operations, &region, &findings);
             runner.run(Placement::Apart, crowd(2, &job), None);
         }
         Mode::PerThread => {
-            let owners: Vec<_> = (0..MAX).map(|_| AtomicU32::new(0)).collect();
-            let job = |thread| own_a_slot(runner, operations, &owners, thread, &findings, &meetings);
+            let (owners, arrived) = ([const { AtomicU32::new(0) }; MAX], AtomicUsize::new(0));
+            let job = |thread| own_a_slot(runner, operations, &owners, thread, &findings, &arrived);
             runner.run(Placement::Moved, crowd(runner.width(), &job), None);
         }
     }
-    findings.outcome()?;
-    Ok(format!("{} meetings", meetings.into_inner()))
+    findings.outcome()
 }
 
 /// Two threads that run at the same time: each finds itself, most of the time, in the slot that `current` says.
-fn meet_own_slot(
-    runner: &dyn Runner, operations: &Operations, region: &Region, findings: &Findings, meetings: &AtomicUsize,
-) {
+fn meet_own_slot(runner: &dyn Runner, operations: &Operations, region: &Region, findings: &Findings) {
     const TRIES: u64 = 100_000;
     let mut misses = 0;
     while runner.goes_on() && findings.none() {
@@ -98,7 +94,6 @@ fn meet_own_slot(
         }
         let stored = (operations.compare_store)(region.base(), slot, 0, 0, 0);
         misses = if stored == Stored::Done { 0 } else { misses + 1 };
-        meetings.fetch_add((stored == Stored::Done) as usize, Ordering::Relaxed);
         demand!(findings, misses < TRIES, "a thread is never in the slot that it is told: slot, tries", slot, TRIES);
     }
 }
@@ -106,13 +101,13 @@ fn meet_own_slot(
 /// Threads that live at the same time: each keeps its slot, and has it for itself.
 fn own_a_slot(
     runner: &dyn Runner, operations: &Operations, owners: &[AtomicU32], thread: usize, findings: &Findings,
-    meetings: &AtomicUsize,
+    arrived: &AtomicUsize,
 ) {
     let Some(slot) = (operations.current)() else { return findings.add("a thread that entered has no slot", [0; 3]) };
     let before = owners[slot as usize].swap(thread as u32 + 1, Ordering::Relaxed);
     demand!(findings, before == 0, "two threads have one slot: slot, threads", slot, before, thread + 1);
     // All must live until all have theirs.
-    meet(runner, meetings, runner.width());
+    meet(runner, arrived, runner.width());
     let now = (operations.current)().unwrap_or(u32::MAX);
     demand!(findings, now == slot, "a thread's slot changed: before, after", slot, now);
 }
@@ -139,8 +134,7 @@ pub(super) fn given(runner: &dyn Runner, operations: &Operations) -> Outcome {
         demand!(findings, same, "a thread that has a slot never learns which");
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
-    findings.outcome()?;
-    Ok(format!("by {} threads", runner.width()))
+    findings.outcome()
 }
 
 pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
@@ -151,16 +145,16 @@ pub(super) fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(bound == expected, "slots below {expected} were counted, and the bound is {bound}");
     (operations.count_as_used)(3);
     ensure!((operations.in_use)() == expected, "counting a lower slot changed the bound");
-    Ok(format!("slots below {bound}"))
+    Ok(())
 }
 
 pub(super) fn load(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let region = Region::new(1, machine::slot::ARRAY)?;
-    repeat(runner, "exchanges", |_| exchange_values(runner, operations, &region))
+    repeat(runner, || exchange_values(runner, operations, &region))
 }
 
 /// Nobody works in the slot. Each value has equal halves. What is exchanged in comes out again exactly once: by another thread, or at the end.
-fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region) -> Result<u64, String> {
+fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region) -> Outcome {
     const STEPS: usize = 20_000;
     let (findings, sum, threads) = (Findings::new(), AtomicUsize::new(0), runner.width());
     let exchange = |value| (operations.exchange)(region.base(), MAX as u32 - 1, WORDS - 1, value);
@@ -179,7 +173,7 @@ fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region
     let all = threads * STEPS;
     let (put, got) = (all * (all + 1) / 2, sum.into_inner() + left);
     ensure!(put == got, "values that sum to {put} were exchanged in, and came out as {got}: one was lost or doubled");
-    Ok(all as u64)
+    Ok(())
 }
 
 /// Without a slot: null from pop, false from push and draw, Elsewhere from compare_store and replace_pair.
@@ -205,12 +199,12 @@ pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
     }
     let drawn_from = rows.slots().find(|&slot| rows.pair(slot) != STOCKED);
     ensure!(drawn_from.is_none(), "a thread without a slot changed the pair in row {drawn_from:?}");
-    Ok("pop, push, compare_store, draw and replace_pair said no".into())
+    Ok(())
 }
 
 const STOCKED: Pair = Pair { left: WINDOW + 2, edge: 2 };
 
-fn try_rows_without(operations: &Operations, rows: &Rows) -> Result<(), String> {
+fn try_rows_without(operations: &Operations, rows: &Rows) -> Outcome {
     ensure!(!(operations.draw)(rows.cell(), 1), "a thread without a slot drew");
     for slot in 0..4 {
         let stored = (operations.replace_pair)(rows.cell(), slot, STOCKED.left, Pair { left: 0, edge: 0 });
@@ -219,7 +213,7 @@ fn try_rows_without(operations: &Operations, rows: &Rows) -> Result<(), String> 
     Ok(())
 }
 
-fn try_without(operations: &Operations, region: &Region) -> Result<(), String> {
+fn try_without(operations: &Operations, region: &Region) -> Outcome {
     thread::enter();
     let slot = (operations.current)();
     ensure!(slot.is_none(), "a thread that cannot have a slot is in {slot:?}");

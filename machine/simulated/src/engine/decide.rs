@@ -194,9 +194,8 @@ impl Engine {
                 other => self.apply(other),
             }
         }
-        let first = self.running.first().copied();
-        if let Some(thread) = first {
-            self.switch_to(thread);
+        if let Some(&first) = self.running.first() {
+            self.switch_to(first);
         }
     }
 
@@ -240,8 +239,7 @@ impl Engine {
     }
 
     fn fail_with_deadlock(&mut self) {
-        let state = self.describe();
-        self.fail(Failure::Deadlock { state });
+        self.fail(Failure::Deadlock { state: self.describe() });
     }
 
     /// Asks the strategy, and records its choice. An impossible choice becomes the usual one.

@@ -152,8 +152,7 @@ impl Engine {
     }
 
     fn is_alive(&self, process: u32, tid: u32) -> Result<usize, Errno> {
-        let is_it = |thread: &&super::thread::Thread| thread.tid == tid && thread.state != State::Dead;
-        let lives = process == self.process && self.threads.iter().any(|thread| is_it(&thread));
+        let lives = process == self.process && self.living().any(|thread| thread.tid == tid);
         if lives { Ok(0) } else { Err(Errno::NO_SUCH_PROCESS) }
     }
 

@@ -134,11 +134,8 @@ impl Engine {
 
     /// Settles stores to these bytes of the current thread, which change their role.
     pub fn settle(&mut self, at: usize, size: u8) {
-        if self.waiting_stores > 0 {
-            let cpu = self.cpu();
-            if self.cpus[cpu].stores.iter().any(|store| store.overlaps(at, size)) {
-                self.drain(cpu);
-            }
+        if self.waiting_stores > 0 && self.cpus[self.cpu()].stores.iter().any(|store| store.overlaps(at, size)) {
+            self.drain_own();
         }
     }
 

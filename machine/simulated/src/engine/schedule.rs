@@ -11,13 +11,8 @@ use fastrand::Rng;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// The state of a thread that a handler interrupted.
-pub struct Interrupted {
-    /// It was in a restartable section.
-    section: bool,
-    /// Its next system call was to be refused.
-    is_refused: bool,
-}
+/// Whether a thread that a handler interrupted was in a restartable section, and its next system call to be refused.
+type Interrupted = (bool, bool);
 
 /// When waiting threads wake at the latest.
 pub type Timers = BTreeSet<(u64, usize)>;
@@ -222,22 +217,19 @@ impl Engine {
     /// Signals a thread that has a handler; the signal comes now, or when the thread unmasks it.
     pub(super) fn signal(&mut self, thread: usize) {
         let target = &mut self.threads[thread];
-        if target.state == State::Dead || target.handler.is_none() {
-            return;
+        if target.state != State::Dead && target.handler.is_some() {
+            target.has_signal = true;
+            self.disturb(thread);
         }
-        target.has_signal = true;
-        self.disturb(thread);
     }
 
-    /// Sends the runtime's signal to a thread, by its kernel number. False: there is none.
-    pub fn kick_thread(&mut self, number: u32) -> bool {
+    /// Sends the runtime's signal to a thread, by its kernel number.
+    pub fn kick_thread(&mut self, number: u32) {
         let is_it = |thread: &super::thread::Thread| thread.tid == number && thread.state != State::Dead;
-        let found = self.threads.iter().position(is_it).filter(|_| self.kick_handler.is_some());
-        if let Some(thread) = found {
+        if let Some(thread) = self.threads.iter().position(is_it).filter(|_| self.kick_handler.is_some()) {
             self.threads[thread].has_kick = true;
             self.disturb(thread);
         }
-        found.is_some()
     }
 
     /// Wakes a sleeping thread for a signal.
@@ -267,10 +259,7 @@ impl Engine {
         self.happened(Happening::Interrupted);
         let thread = &mut self.threads[self.current];
         thread.in_handler = true;
-        let before = Interrupted {
-            section: std::mem::replace(&mut thread.section, false),
-            is_refused: std::mem::replace(&mut thread.is_refused, false),
-        };
+        let before = (std::mem::take(&mut thread.section), std::mem::take(&mut thread.is_refused));
         if std::mem::take(&mut thread.has_kick) {
             return (self.kick_handler.as_ref().map(|handler| &raw const **handler), before);
         }
@@ -281,8 +270,8 @@ impl Engine {
     pub(super) fn leave_handler(&mut self, before: Interrupted) {
         self.drain_own();
         let thread = &mut self.threads[self.current];
-        thread.in_handler = false;
-        (thread.section, thread.is_aborted, thread.is_refused) = (before.section, false, before.is_refused);
+        (thread.in_handler, thread.is_aborted) = (false, false);
+        (thread.section, thread.is_refused) = before;
         self.abort_section(self.current);
         self.happened(Happening::Returned);
     }

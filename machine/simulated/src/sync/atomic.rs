@@ -111,9 +111,7 @@ fn change_in_two_steps<W: Word>(here: Here, word: *mut W, change: impl FnOnce(W)
 
 #[inline]
 fn either<W>(result: Result<W, W>) -> W {
-    match result {
-        Ok(old) | Err(old) => old,
-    }
+    result.unwrap_or_else(|old| old)
 }
 
 /// One atomic type. Each of its operations is one of the three above, or core's.
@@ -131,10 +129,7 @@ macro_rules! atomic {
 
             #[inline]
             pub fn load(&self, order: Ordering) -> $value {
-                match engine::here() {
-                    Some(here) => load(here, self.0.as_ptr()),
-                    None => self.0.load(order),
-                }
+                engine::here().map_or_else(|| self.0.load(order), |here| load(here, self.0.as_ptr()))
             }
 
             #[inline]
@@ -155,11 +150,7 @@ macro_rules! atomic {
 
             #[inline]
             pub fn compare_exchange(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
+                &self, current: $value, new: $value, success: Ordering, failure: Ordering,
             ) -> Result<$value, $value> {
                 match engine::here() {
                     Some(here) => change(here, self.0.as_ptr(), |old| (old == current).then_some(new)),
@@ -170,11 +161,7 @@ macro_rules! atomic {
             /// The same: x86 has no weak one.
             #[inline]
             pub fn compare_exchange_weak(
-                &self,
-                current: $value,
-                new: $value,
-                success: Ordering,
-                failure: Ordering,
+                &self, current: $value, new: $value, success: Ordering, failure: Ordering,
             ) -> Result<$value, $value> {
                 self.compare_exchange(current, new, success, failure)
             }
@@ -182,14 +169,11 @@ macro_rules! atomic {
             /// Writes the result of `next`, until no thread came in between, or there is no result.
             #[inline]
             pub fn fetch_update(
-                &self,
-                success: Ordering,
-                failure: Ordering,
-                mut next: impl FnMut($value) -> Option<$value>,
+                &self, success: Ordering, failure: Ordering, mut next: impl FnMut($value) -> Option<$value>,
             ) -> Result<$value, $value> {
                 let mut old = self.load(failure);
                 while let Some(new) = next(old) {
-                    match self.compare_exchange_weak(old, new, success, failure) {
+                    match self.compare_exchange(old, new, success, failure) {
                         Ok(old) => return Ok(old),
                         Err(seen) => old = seen,
                     }

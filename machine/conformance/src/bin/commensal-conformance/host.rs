@@ -69,7 +69,9 @@ impl Runner for Host {
     fn run(&self, placement: Placement, jobs: Vec<Job<'_>>, interrupt: Option<&(dyn Fn() + Sync)>) {
         let targets: Vec<_> = jobs.iter().map(|_| AtomicI32::new(0)).collect();
         let over = AtomicBool::new(false);
-        let _handler = interrupt.as_ref().map(handle);
+        if let Some(interrupt) = &interrupt {
+            handle(interrupt);
+        }
         thread::scope(|scope| {
             let (targets, over) = (&targets, &over);
             let jobs = jobs.into_iter().enumerate().map(|(number, job)| {
@@ -98,6 +100,9 @@ impl Runner for Host {
                 thread.join().expect("disturbing does not panic");
             }
         });
+        if interrupt.is_some() {
+            INTERRUPT.store(std::ptr::null_mut(), Ordering::Release);
+        }
     }
 
     fn run_without_slot(&self, job: Job<'_>) -> bool {
@@ -152,10 +157,8 @@ extern "C" fn interrupted(_: libc::c_int) {
     }
 }
 
-struct Handler;
-
-fn handle(interrupt: &&(dyn Fn() + Sync)) -> Handler {
-    // SAFETY: only the lifetime is forgotten: `Handler` is dropped before the reference ends.
+fn handle(interrupt: &&(dyn Fn() + Sync)) {
+    // SAFETY: only the lifetime is forgotten: `run` takes it back before the reference ends.
     INTERRUPT.store(
         unsafe { std::mem::transmute::<*const &(dyn Fn() + Sync), *mut &(dyn Fn() + Sync)>(interrupt) },
         Ordering::Release,
@@ -166,13 +169,6 @@ fn handle(interrupt: &&(dyn Fn() + Sync)) -> Handler {
         action.sa_sigaction = interrupted as extern "C" fn(libc::c_int) as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART;
         libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
-    }
-    Handler
-}
-
-impl Drop for Handler {
-    fn drop(&mut self) {
-        INTERRUPT.store(std::ptr::null_mut(), Ordering::Release);
     }
 }
 
