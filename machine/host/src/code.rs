@@ -88,10 +88,8 @@ struct Image {
     is_program: bool,
 }
 
-struct Search {
-    address: usize,
-    found: Option<Image>,
-}
+/// An address, and the image that has it.
+type Search = (usize, Option<Image>);
 
 /// The start of glibc's `struct dl_phdr_info`.
 #[repr(C)]
@@ -118,14 +116,10 @@ struct Header {
 impl Image {
     /// The image whose executable part has an address.
     fn of(address: usize) -> Option<Image> {
-        let mut search = Search { address, found: None };
+        let mut search: Search = (address, None);
         // SAFETY: `look` gets the data it expects.
         unsafe { dl_iterate_phdr(look, (&raw mut search).cast()) };
-        search.found
-    }
-
-    fn holds(&self, address: usize) -> bool {
-        (self.start..self.end).contains(&address)
+        search.1
     }
 }
 
@@ -135,7 +129,7 @@ unsafe extern "C" fn look(object: *mut ObjectInfo, _: usize, search: *mut c_void
     const EXECUTED_FILE: u64 = 31;
     // SAFETY: the loader describes an object that stays loaded meanwhile; `search` is ours.
     unsafe {
-        let (object, search) = (&*object, &mut *search.cast::<Search>());
+        let (object, (address, found)) = (&*object, &mut *search.cast::<Search>());
         for index in 0..object.count as usize {
             let header = &*object.headers.add(index);
             let start = object.base + header.address as usize;
@@ -146,10 +140,10 @@ unsafe extern "C" fn look(object: *mut ObjectInfo, _: usize, search: *mut c_void
                 end: start + header.bytes as usize,
                 is_program: object.name.is_null() || *object.name == 0,
             };
-            if header.kind == LOADED && header.flags & EXECUTABLE != 0 && image.holds(search.address) {
+            if header.kind == LOADED && header.flags & EXECUTABLE != 0 && (image.start..image.end).contains(address) {
                 let name = if image.is_program { getauxval(EXECUTED_FILE) as *const c_char } else { object.name };
                 let file = if name.is_null() { c"?" } else { CStr::from_ptr(name) };
-                search.found = Some(Image { file, ..image });
+                *found = Some(Image { file, ..image });
                 return 1;
             }
         }

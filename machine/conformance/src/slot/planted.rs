@@ -4,11 +4,11 @@
 //! table, and the bodies keep the machine's own contract: the SAFETY comments below rely on that.
 
 use super::region::{DRAINING, WORDS};
-use super::rows::{MARK, RANGE};
+use super::rows::{MARK, RANGE, load_in_two, pair_in, store_in_two};
 use super::{Operations, added, adopted, counted, drained, drawn, held_up, paired, popped, pushed, replaced, words};
 use crate::case::{BY_IDS, PER_THREAD};
 use machine::kick;
-use machine::slot::{self, AREA, AREAS, ARRAY, COUNTS, Counted, MAX, Mode, Pair, ROW, Stored, WINDOW};
+use machine::slot::{self, AREA, AREAS, ARRAY, COUNTS, Counted, MAX, Mode, Pair, Stored, WINDOW};
 use machine::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::hint::{black_box, spin_loop};
 use std::ptr::null_mut;
@@ -299,12 +299,6 @@ fn rest() {
     (0..STEPS).for_each(|_| spin_loop());
 }
 
-fn pair_in<'a>(cell: *mut u8, slot: u32) -> (&'a AtomicU64, &'a AtomicI64) {
-    let pair = cell.wrapping_add(slot as usize * ROW);
-    // SAFETY: `cell` is a cell in slot 0's row, and the slot has a row.
-    unsafe { (&*pair.cast(), &*pair.wrapping_add(size_of::<u64>()).cast()) }
-}
-
 fn rest_of(left: u64, amount: i64) -> Option<u64> {
     let rest = left.wrapping_sub(amount as u64);
     (WINDOW..WINDOW + RANGE as u64).contains(&rest).then_some(rest)
@@ -366,15 +360,4 @@ fn replace_anyway(cell: *mut u8, slot: u32, _: u64, new: Pair) -> Stored {
 
 fn replace_left(cell: *mut u8, slot: u32, expected: u64, new: Pair) -> Stored {
     (RIGHT.replace_pair)(cell, slot, expected, Pair { edge: (RIGHT.load_pair)(cell, slot).edge, ..new })
-}
-
-fn load_in_two(cell: *mut u8, slot: u32) -> Pair {
-    let (left, edge) = pair_in(cell, slot);
-    Pair { left: left.load(Ordering::Relaxed), edge: edge.load(Ordering::Relaxed) }
-}
-
-fn store_in_two(cell: *mut u8, slot: u32, new: Pair) {
-    let (left, edge) = pair_in(cell, slot);
-    edge.store(new.edge, Ordering::Relaxed);
-    left.store(new.left, Ordering::Relaxed);
 }

@@ -50,29 +50,39 @@ impl Rows {
 
     pub fn left(&self, slot: u32) -> &AtomicU64 {
         debug_assert!(slot < self.slots.end);
-        // SAFETY: the slot has a row, and the mapping lives as long as we do.
-        unsafe { &*self.cell().wrapping_add(slot as usize * ROW).cast() }
-    }
-
-    fn edge(&self, slot: u32) -> &AtomicI64 {
-        debug_assert!(slot < self.slots.end);
-        // SAFETY: as above.
-        unsafe { &*self.cell().wrapping_add(slot as usize * ROW + size_of::<u64>()).cast() }
+        pair_in(self.cell(), slot).0
     }
 
     /// The pair in a row where nobody works.
     pub fn pair(&self, slot: u32) -> Pair {
-        Pair { left: self.left(slot).load(Ordering::Relaxed), edge: self.edge(slot).load(Ordering::Relaxed) }
+        load_in_two(self.cell(), slot)
     }
 
     pub fn prepare(&self, slot: u32, pair: Pair) {
-        self.left(slot).store(pair.left, Ordering::Relaxed);
-        self.edge(slot).store(pair.edge, Ordering::Relaxed);
+        store_in_two(self.cell(), slot, pair);
     }
 
     pub fn prepare_all(&self, pair: Pair) {
         self.slots().for_each(|slot| self.prepare(slot, pair));
     }
+}
+
+/// The words of a pair, of which both rows and planted operations take care one by one.
+pub fn pair_in<'a>(cell: *mut u8, slot: u32) -> (&'a AtomicU64, &'a AtomicI64) {
+    let pair = cell.wrapping_add(slot as usize * ROW);
+    // SAFETY: `cell` is a cell in slot 0's row, and the slot has a row.
+    unsafe { (&*pair.cast(), &*pair.wrapping_add(size_of::<u64>()).cast()) }
+}
+
+pub fn load_in_two(cell: *mut u8, slot: u32) -> Pair {
+    let (left, edge) = pair_in(cell, slot);
+    Pair { left: left.load(Ordering::Relaxed), edge: edge.load(Ordering::Relaxed) }
+}
+
+pub fn store_in_two(cell: *mut u8, slot: u32, new: Pair) {
+    let (left, edge) = pair_in(cell, slot);
+    edge.store(new.edge, Ordering::Relaxed);
+    left.store(new.left, Ordering::Relaxed);
 }
 
 /// What was drawn in a row in total, if edge moves by exactly what is put there. A zeroed pair has nothing to draw.

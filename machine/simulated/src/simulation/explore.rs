@@ -216,20 +216,15 @@ impl Subject<'_> {
                 }
             },
         );
-        replayed.what = exit.death;
+        let mut what: Vec<String> = exit.death.into_iter().collect();
         for line in String::from_utf8_lossy(&exit.output).lines() {
             match line.split_at_checked(1) {
-                Some(("!", what)) => {
-                    let all = replayed.what.get_or_insert_default();
-                    if !all.is_empty() {
-                        all.push('\n');
-                    }
-                    all.push_str(what);
-                }
+                Some(("!", line)) => what.push(line.into()),
                 Some(("@", choice)) => replayed.schedule.extend(choice.parse::<Deviation>().ok()),
                 _ => replayed.trace.push(line.into()),
             }
         }
+        replayed.what = (!what.is_empty()).then(|| what.join("\n"));
         replayed
     }
 

@@ -25,9 +25,7 @@ pub fn block() -> &'static Block {
     unsafe { &*block.cast() }
 }
 
-/// The thread's id: even, not zero, and unique among the living threads of the process. The forking thread keeps it in
-/// the child. A later thread may get the id of one that died or vanished in a fork, whose actions happened before. Here
-/// ids are given from the lowest on, so that the dead ones' come again soon.
+/// As on the host, but ids are given from the lowest on, so that the dead ones' come again soon.
 #[inline]
 pub fn id() -> u64 {
     match engine::here() {
