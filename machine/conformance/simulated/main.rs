@@ -9,7 +9,7 @@ use machine::simulation::{self, Place, Rates, Settings, simulate};
 use machine::slot::Mode;
 use simulated_conformance::case::{Case, Cases};
 use simulated_conformance::runner::Child;
-use simulated_conformance::{Outcome, Ended, Fork, Job, Placement, Runner, cases};
+use simulated_conformance::{Ended, Fork, Job, Outcome, Placement, Runner, cases};
 use std::io::Write;
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ pub fn monotonic(runner: &dyn Runner, operations: &Operations) -> Outcome {
     findings.outcome()
 }
 
-/// A tenth is allowed for reading two clocks one after the other. A thread that is sent to sleep in between tries again.
+/// A tenth is allowed for reading two clocks one after the other. A thread that sleeps in between tries again.
 pub fn roughly_right(_: &dyn Runner, operations: &Operations) -> Outcome {
     const INTERVAL_NS: u64 = 3_000_000;
     let rates = (0..20).map(|_| {

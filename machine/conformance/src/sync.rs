@@ -115,8 +115,7 @@ impl Pair {
     }
 }
 
-/// The body of [`Operations::acquire`] and [`Operations::release`] between threads. A thread holds one lock while it
-/// takes the other, and so does its handler: a cycle of waiters would make this body hang.
+/// A thread holds one lock while it takes the other, and so does its handler: a cycle of waiters would make this hang.
 pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lower, middle, contention, findings) = (Lower::new(), Middle::new(), Contention::new(), Findings::new());
     let (lower_pair, middle_pair) = (Pair::default(), Pair::default());
@@ -167,8 +166,7 @@ pub fn excludes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(())
 }
 
-/// The body of [`Operations::release`] for sleeping waiters: a holder keeps the lock until the others sleep. Nothing
-/// else wakes them, so a lock that forgets one makes this body hang.
+/// A holder keeps the lock until the others sleep. Nothing else wakes them: a lock that forgets one makes this hang.
 pub fn wakes(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const HOLD_NS: u64 = 20_000;
     let (lock, contention) = (Middle::new(), Contention::new());
@@ -208,8 +206,8 @@ pub fn not_reentered(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(())
 }
 
-/// The body of [`Operations::acquire`] and [`Operations::try_inherit`] in fork children. Before the fork, a thread that
-/// stays behind holds one lock while another sleeps on it, the forking thread holds one as in a handler; one is free.
+/// Before the fork, a thread that stays behind holds one lock while another sleeps on it, the forking thread holds one
+/// as in a handler; one is free.
 pub fn abandoned(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(thread::notice_forks(), "forks will not be noticed");
     let locks = [const { Middle::new() }; 3];
@@ -304,7 +302,7 @@ fn inherit(
     Ok(())
 }
 
-/// The body of [`Operations::acquire`] by a thread that holds a lock of a higher rank, as a signal handler's may.
+/// A thread holds a lock of a higher rank, as a signal handler's may.
 pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let (lower, middle, contention, findings) = (Lower::new(), Middle::new(), Contention::new(), Findings::new());
     let (held, asked) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -339,8 +337,8 @@ pub fn in_order(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(())
 }
 
-/// The body of [`Operations::acquire`] in handlers above a waiting thread. That thread may have been woken, and then
-/// those behind it wait for it: its handlers must not wait for what they hold.
+/// Handlers above a waiting thread. It may have been woken, and then those behind it wait for it: its handlers must not
+/// wait for what they hold.
 pub fn counted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     const ROUNDS: usize = 4;
     const HOLD_NS: u64 = 300_000_000;

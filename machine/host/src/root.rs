@@ -2,14 +2,9 @@
 //!
 //! The runtime keeps the state of its heap in one *region* of address space; this module keeps the region's address. A
 //! second address leads to an *area* for per-CPU blocks, which programs with another heap use, too. A few static
-//! zeroes, the *domain*, hold state that must work before any reservation. Before the runtime makes its region, the
-//! address is that of a zeroed stand-in. There each magazine word reads as "empty and full". So the first operation
+//! zeroes, the *domain*, hold state that must work before any reservation. Until `install`, the address is that of a
+//! zeroed stand-in, which is never written. There each magazine word reads as "empty and full". So the first operation
 //! takes the slow path, which makes the region.
-//!
-//! ```text
-//!   base ──▶ stand-in, all zero, BOOTSTRAP_BYTES of .bss, never written
-//!        └─▶ the region, once `install` has been called
-//! ```
 //!
 //! Runs at the same time: readers on each CPU; of several threads and handlers that install, one succeeds.
 

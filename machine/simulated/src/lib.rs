@@ -14,8 +14,7 @@
 //! While no simulation runs on its host thread, an operation has its plain meaning: atomics are core's, system calls
 //! the host's, and each host thread has its own slot. So unit tests run on this machine unchanged.
 //!
-//! Not modelled: memory orderings weaker than x86's (TSO), reordering by compilers, and plain accesses, which take
-//! effect at once and between two steps. Memory must change its role by an operation, because a store that waits in a
+//! Plain accesses take effect at once. So memory must change its role by an operation, because a store that waits in a
 //! buffer would come later. Dropping an atomic and system calls empty the buffer. The engine detects a plain write
 //! under a waiting store, and ends the simulation.
 

@@ -8,14 +8,10 @@ use std::cell::Cell;
 
 const PLANS: [Plan; 2] = [Plan::Random(Rates::QUIET), Plan::Priorities(3, Rates::QUIET)];
 
-fn explore(body: fn(u64) -> Outcome, plans: &[Plan], runs: u64) -> Verdict {
-    let settings = |seed| Settings { seed, most_steps: 100_000, ..Settings::default() };
-    let subject = Subject { name: "body", settings: &settings, body: &body, plans, twice_one_in: 1 };
-    subject.explore(1, Until::Runs { from: 0, to: runs }, |_| {})
-}
-
 fn found(body: fn(u64) -> Outcome) -> Box<Finding> {
-    match explore(body, &PLANS, 2000) {
+    let settings = |seed| Settings { seed, most_steps: 100_000, ..Settings::default() };
+    let subject = Subject { name: "body", settings: &settings, body: &body, plans: &PLANS, twice_one_in: 1 };
+    match subject.explore(1, Until::Runs { from: 0, to: 2000 }, |_| {}) {
         Verdict::Found(finding) => finding,
         nothing => panic!("{nothing:?}"),
     }
@@ -107,22 +103,4 @@ fn body_that_is_not_the_same_twice_is_a_finding() {
         Ok(())
     });
     assert!(finding.what.contains("not the same"), "{finding}");
-}
-
-#[test]
-fn nothing_is_found_where_nothing_is() {
-    let body = |_| {
-        let word = AtomicU64::new(0);
-        let add = || {
-            for _ in 0..20 {
-                word.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        run(vec![(Box::new(add), Place::On(0)), (Box::new(add), Place::On(1))], None);
-        if word.into_inner() == 40 { Ok(()) } else { Err("lost".into()) }
-    };
-    match explore(body, &PLANS, 500) {
-        Verdict::Nothing { runs, steps } => assert!(runs == 500 && steps > 500 * 40, "{steps}"),
-        Verdict::Found(finding) => panic!("{finding}"),
-    }
 }

@@ -2,7 +2,7 @@
 
 use simulated::clock;
 use simulated::simulation::{Costs, Ended, Job, NS, Place, Random, Rates, Settings, fork, run, simulate, sleep, work};
-use simulated::slot::{self, Mode, Section, restartably};
+use simulated::slot::{self, Section, restartably};
 use simulated::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 
@@ -22,34 +22,6 @@ fn sleeping_thread_wakes_in_time_while_another_computes() {
     });
     assert_eq!(report.outcome, Ok(()));
     assert!((1_500_000..1_510_000).contains(&woke.get()), "{}", woke.get());
-}
-
-/// How often sections of two steps began, of those that a thread makes while it is preempted all the time.
-fn sections_begun(mode: Mode) -> u32 {
-    let begun = Cell::new(0);
-    let rates = Rates { preempt: 20_000, ..QUIET };
-    let report = simulate(Settings { mode, ..Settings::default() }, Some(Box::new(Random::new(1, rates))), || {
-        slot::initialise();
-        let job = || {
-            for _ in 0..100 {
-                let work = |section: &Section| {
-                    begun.set(begun.get() + 1);
-                    section.slot()?;
-                    section.slot()
-                };
-                restartably(None, work);
-            }
-        };
-        run(vec![(Box::new(job), Place::Anywhere)], None);
-    });
-    assert_eq!(report.outcome, Ok(()));
-    begun.get()
-}
-
-#[test]
-fn sections_begin_again_where_the_kernel_watches_them() {
-    assert!(sections_begun(Mode::ConcurrencyId) > 120);
-    assert_eq!(sections_begun(Mode::PerThread), 100);
 }
 
 /// As under a debugger that stops at each instruction.

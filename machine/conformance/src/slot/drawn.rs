@@ -234,9 +234,8 @@ const CLOSINGS: usize = 16;
 /// How long a cell stays closed at most.
 const CLOSED_NS: u64 = 20_000;
 
-/// The body of the protocol of [`Operations::draw`]: threads close cells while others draw, and open them again. No
-/// thread draws from a closed cell, however long it stays closed. Some closings are given up without a restart, as if
-/// it were refused.
+/// Threads close cells while others draw, by the protocol of [`Operations::draw`], and open them again. No thread draws
+/// from a closed cell. Some closings are given up without a restart, as if it were refused.
 pub fn marked(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let stock = Stock::new(operations)?;
     stock.fill(runner);
@@ -251,8 +250,9 @@ pub fn marked(runner: &dyn Runner, operations: &Operations) -> Outcome {
     };
     let handler = || stock.interrupt(turn.fetch_add(1, Ordering::Relaxed) % 2 * 2 - 1);
     runner.run(Placement::Moved, crowd(workers + CLOSERS, &job), interrupts(runner, &handler));
+    stock.account()?;
     ensure!(closed.into_inner() > 0, "no cell could be closed");
-    stock.account()
+    Ok(())
 }
 
 impl Stock<'_> {

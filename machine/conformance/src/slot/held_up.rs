@@ -40,8 +40,7 @@ pub fn held_up(runner: &dyn Runner, operations: &Operations) -> Outcome {
     };
     let (owner, drainer): (Job<'_>, Job<'_>) = (Box::new(|| game.own()), Box::new(|| game.drain()));
     runner.run(Placement::Apart, vec![owner, drainer], None);
-    game.findings.outcome()?;
-    Ok(())
+    game.findings.outcome()
 }
 
 /// Whose turn it is: rounds take four turns each.

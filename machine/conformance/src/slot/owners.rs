@@ -275,8 +275,7 @@ impl Depot {
 /// Arrays for each thread: few, so that they come round.
 const ARRAYS: usize = 12;
 
-/// The body of [`Operations::compare_store`]: arrays change places while pops and pushes run on them. A handler that
-/// interrupts a slow path between two instructions finds words of every kind.
+/// Arrays change places while pops and pushes run on them. A handler in a slow path finds words of every kind.
 pub fn replaced(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let owners = Owners::new(operations, runner.width() * ARRAYS, machine::slot::ARRAY, runner.seed())?;
     alone(runner, || one_replaces(&owners, operations))?;

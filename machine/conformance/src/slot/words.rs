@@ -153,7 +153,8 @@ pub(super) fn load(runner: &dyn Runner, operations: &Operations) -> Outcome {
     repeat(runner, || exchange_values(runner, operations, &region))
 }
 
-/// Nobody works in the slot. Each value has equal halves. What is exchanged in comes out again exactly once: by another thread, or at the end.
+/// Nobody works in the slot. Each value has equal halves. What is exchanged in comes out again exactly once: by another
+/// thread, or at the end.
 fn exchange_values(runner: &dyn Runner, operations: &Operations, region: &Region) -> Outcome {
     const STEPS: usize = 20_000;
     let (findings, sum, threads) = (Findings::new(), AtomicUsize::new(0), runner.width());

@@ -1,13 +1,12 @@
 //! Slots: the index of per-CPU data, and the restartable operations on it.
 //!
 //! With concurrency ids (Linux 6.3), a *slot* is the running thread's id (mm_cid). At any moment each running thread of
-//! the process has a different one. They are dense, so a process with two threads on 256 CPUs uses two slots. A section
-//! begins by reading the slot and ends with one committing store. If the thread is preempted, migrated or interrupted
-//! by a signal in between, the kernel aborts the section, and it begins again ([`restartable`]).
+//! the process has a different one. They are dense, so a process with two threads on 256 CPUs uses two slots.
+//! [`restartable`] says how sections begin again when the kernel aborts them.
 //!
 //! Without concurrency ids, the process is in *fallback mode*: each thread owns a slot ([`fallback`]), and the same
-//! code works on it. Signals are not detected then, as in any other allocator. A single thread whose registration
-//! failed has no slot: each operation says "not here", and the caller takes its locked path.
+//! code works on it, without signals. A thread whose registration failed has no slot: each operation says "not here",
+//! and the caller takes its locked path.
 
 mod count;
 mod entry;

@@ -5,9 +5,8 @@
 
 /// The descriptor and the abort handler of the section between labels `2` and `3`, and the lines before `2`.
 ///
-/// The handler begins again at `5`. Every fourth time it goes to `$leave` instead, as if the thread had no slot.
-/// Otherwise no section would complete under a debugger that stops at each instruction. Threads share this count and
-/// may lose some of it, which changes only when one of them leaves.
+/// The handler begins again at `5`. Every fourth time it goes to `$leave` instead, as if the thread had no slot: no
+/// section completes under a debugger that stops at each instruction. Threads share this count and may lose some of it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! restartable_section {

@@ -16,8 +16,8 @@ use crate::{process, sandbox, slot, syscall, vm};
 use core::ptr::null_mut;
 use core::sync::atomic as own;
 
-/// The thread's block; all zero when the thread starts. Core's atomics, always relaxed: handlers of the same thread read
-/// and write it too, and no other thread does.
+/// The thread's block; all zero when the thread starts. Core's atomics, always relaxed: only handlers of the thread use
+/// it too.
 #[repr(C)]
 pub struct Block {
     /// Free for this use: the words up to `slot` stand in for the kernel's area, and operations skip this one.

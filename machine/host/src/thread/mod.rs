@@ -1,8 +1,7 @@
 //! Threads: identity, forks, and whether the process has one thread.
 //!
-//! Each thread has a small thread-local block in the static TLS area, which one addition reaches and which never
-//! allocates. An [`identity`](identity()) names a lock's holder in *this* process. An [`id`] names the owner of data:
-//! each thread has one from its start, and keeps it when it forks; a later thread may reuse it.
+//! Each thread has a small block in the static TLS area, which one addition reaches and which never allocates. An
+//! [`identity`](identity()) names a lock's holder in *this* process, an [`id`] the owner of data, also after a fork.
 
 mod block;
 mod identity;

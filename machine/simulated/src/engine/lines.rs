@@ -15,7 +15,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 const LINE: usize = 64;
-const WORDS: usize = crate::slot::MAX / 64;
 
 /// The outcome of an operation that begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +44,8 @@ pub struct Granted {
 #[derive(Default)]
 struct Line {
     free_at: u64,
-    /// The only holder, which may write it.
-    only: Option<u32>,
-    /// All holders, if there are several.
-    several: Option<Box<[u64; WORDS]>>,
+    /// CPUs that have it. A single one may write it.
+    holders: Vec<u32>,
     /// The last holder; none: it is in memory.
     last: Option<u32>,
     /// Its waiters. Kept for the next time.
@@ -56,31 +53,21 @@ struct Line {
 }
 
 impl Line {
-    fn is_at(&self, cpu: u32) -> bool {
-        let is_among = |several: &[u64; WORDS]| several[cpu as usize / 64] >> (cpu % 64) & 1 == 1;
-        self.only == Some(cpu) || self.several.as_deref().is_some_and(is_among)
-    }
-
     fn serves(&self, cpu: u32, purpose: Use) -> bool {
-        if purpose == Use::Write { self.only == Some(cpu) } else { self.is_at(cpu) }
+        self.holders.contains(&cpu) && (purpose == Use::Read || self.holders.len() == 1)
     }
 
     fn come_to(&mut self, cpu: u32, purpose: Use) {
         self.last = Some(cpu);
-        if purpose == Use::Write || (self.only.is_none() && self.several.is_none()) {
-            (self.only, self.several) = (Some(cpu), None);
-            return;
+        if purpose == Use::Write {
+            self.holders.clear();
         }
-        let only = self.only.take();
-        let several = self.several.get_or_insert_default();
-        for cpu in only.into_iter().chain([cpu]) {
-            several[cpu as usize / 64] |= 1 << (cpu % 64);
-        }
+        self.holders.push(cpu);
     }
 
     /// Whether the next CPU shares it, so that it need not travel from one to the next.
     fn is_copied(&self, purpose: Use) -> bool {
-        purpose == Use::Read && self.several.is_some()
+        purpose == Use::Read && self.holders.len() > 1
     }
 
     fn next(&self, number: usize) -> Option<Grant> {
@@ -90,17 +77,6 @@ impl Line {
     fn is_waited_for(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| !queue.is_empty())
     }
-}
-
-fn holders(set: &[u64; WORDS]) -> impl Iterator<Item = u32> {
-    set.iter().zip(0..).flat_map(|(&word, at)| {
-        let mut left = word;
-        core::iter::from_fn(move || {
-            let lowest = (left != 0).then(|| left.trailing_zeros())?;
-            left &= left - 1;
-            Some(64 * at + lowest)
-        })
-    })
 }
 
 /// A hash by multiplication: addresses are no secret.
@@ -143,12 +119,11 @@ impl Map {
         let costs = &self.costs;
         let Some(last) = line.last else { return (costs.memory, costs.memory) };
         let here = self.location(cpu);
-        let distance = match line.several.as_deref().filter(|_| purpose == Use::Write) {
+        let distance = |other: u32| self.location(other).distance(here);
+        let distance = match purpose == Use::Write && line.holders.len() > 1 {
             // All copies must go, and the farthest one answers last.
-            Some(several) => {
-                holders(several).filter(|&other| other != cpu).map(|other| self.location(other).distance(here)).max()
-            }
-            None => Some(self.location(last).distance(here)),
+            true => line.holders.iter().filter(|&&other| other != cpu).map(|&other| distance(other)).max(),
+            false => Some(distance(last)),
         };
         let way = costs.way(distance.unwrap_or(Distance::Core));
         (way.latency, if line.is_copied(purpose) { costs.shared } else { way.service })

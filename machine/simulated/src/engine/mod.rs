@@ -2,8 +2,7 @@
 //!
 //! A thread is a coroutine. Before each operation that other threads could see, or that could be disturbed, it reaches
 //! [`Here::step`]. There a decision says what happens first: another thread's step, a store that leaves a CPU's buffer,
-//! a preemption, or a signal. Then the operation takes effect as a whole. So the decisions determine the whole
-//! simulation, and a strategy and a seed determine the decisions.
+//! a preemption, or a signal. Then the operation takes effect as a whole. So a strategy and a seed determine the run.
 //!
 //! ```text
 //!   host thread ──▶ drive ──resume──▶ coroutine of thread 3 ──▶ step ──▶ decide: go on ──▶ the operation

@@ -78,18 +78,6 @@ mod tests {
     }
 
     #[test]
-    fn minimise_out_of_time_returns_a_schedule_that_fails() {
-        let fails = |schedule: &[Deviation]| {
-            std::thread::sleep(Duration::from_millis(2));
-            steps(schedule).contains(&300)
-        };
-        let start = Instant::now();
-        let found = minimise(&schedule(0..1000), Duration::from_millis(5), fails).expect("the whole one fails");
-        assert!(start.elapsed() < Duration::from_millis(400), "{:?}", start.elapsed());
-        assert!(found.len() > 1 && steps(&found).contains(&300), "{}", found.len());
-    }
-
-    #[test]
     fn minimise_bounds_its_runs() {
         let mut runs = 0;
         let all = schedule(0..1000);

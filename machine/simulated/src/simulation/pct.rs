@@ -1,8 +1,6 @@
 //! Random priorities with few changes, after Burckhardt, Kothari, Musuvathi and Nagarakatte, "A Randomized Scheduler
 //! with Probabilistic Guarantees of Finding Bugs" (ASPLOS 2010). The runnable thread with the highest priority runs. At
-//! a few random steps something happens to it. In the paper it gets a lower priority. Then a run of k steps by n
-//! threads finds a bug that needs d orderings with a probability of at least 1 in n·k^(d−1). Here it may be something
-//! else, and k is guessed.
+//! a few random steps it gets a lower one, or, other than in the paper, something else happens to it.
 
 use super::Scene;
 use super::strategy::{Choice, Rates, Strategy};
