@@ -1,14 +1,14 @@
 //! Object caches: created and destroyed by several threads at once, and tuned and shrunk while they are in use.
 
 use crate::blocks::{Block, Table, check_empty_heap};
-use crate::forks::must_be_well;
+use crate::forks::crowd_with_a_child;
 use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::caches::{Cache, ObjectCache, Untunable, Wanted};
 use commensal::heap;
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{fork, sleep};
+use machine::simulation::sleep;
 use machine::slot::Mode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -189,25 +189,15 @@ fn watched(seed: u64) -> Outcome {
         6 if random.u8(..4) == 0 => drop(cache.shrink()),
         _ => own.pop().into_iter().for_each(|block| block.free_to(cache)),
     };
+    let end = |own: Vec<Block>| own.into_iter().for_each(|block| block.free_to(cache));
     let live = |own: &mut Vec<Block>, random: &mut Rng| {
         let table = Table::new(1);
         (0..20).for_each(|_| step(own, &table, random));
-        own.drain(..).for_each(|block| block.free_to(cache));
+        end(std::mem::take(own));
         table.empty();
         Block::of(cache).map(|block| block.free_to(cache)).ok_or("a child gets no memory")
     };
-    crowd(THREADS, seed, None, &|thread, random| {
-        let mut own = Vec::new();
-        let when = if thread == 0 { random.usize(..20) } else { usize::MAX };
-        for at in 0..20 {
-            if at == when {
-                let mut child_random = random.fork();
-                must_be_well(fork(random.bool(), &mut || live(&mut own, &mut child_random)));
-            }
-            step(&mut own, &table, random);
-        }
-        own.into_iter().for_each(|block| block.free_to(cache));
-    });
+    crowd_with_a_child((THREADS, 20), seed, &|_, own, random| step(own, &table, random), &live, &end);
     table.empty();
     heap::check::check_valid(|_| {});
     destroy(cache);

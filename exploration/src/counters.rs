@@ -1,20 +1,22 @@
 //! Lazy counters: their upgrade, reading while they change, limits.
 
-use crate::heaps::{Handler, crowd};
+use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
-use commensal::counter::CounterSet;
+use commensal::counter::{CounterSet, Reading};
 use commensal::percpu::Area;
 use fastrand::Rng;
 use machine::kick;
 use machine::simulation::Rates;
 use machine::simulation::explore::Outcome;
-use machine::sync::{AtomicI64, Ordering};
-use std::cell::RefCell;
+use machine::sync::{AtomicI64, Ordering, fence};
+use std::cell::{Cell, RefCell};
+use std::cmp::Ordering as Order;
+use std::ops::RangeInclusive;
 
 protocols! {
     "counter upgrade":
         "a set that several threads share, announced or not, while all of them add and read, and handlers add, too",
-        shared, Rates { signal: 1000, ..Rates::USUAL }, BOTH => by_ids SectionsGoOn, by_ids OneSlot, by_ids ChangesTear;
+        shared, Rates { signal: 1000, refuse: 3000, ..Rates::USUAL }, BOTH => by_ids SectionsGoOn, by_ids OneSlot, by_ids ChangesTear;
     "counter limits": "additions that must not lead above a limit, and are refused only there",
         // Threads that meet in one slot, one after the other.
         limited, Rates { preempt: 3000, ..NO_SIGNALS }, BOTH => by_ids RestartIsFence, by_ids SectionsGoOn;
@@ -24,24 +26,55 @@ const COUNTERS: usize = 2;
 const THREADS: usize = 3;
 const RANGE: i32 = 64;
 
-/// What one thread says about its additions, before and afterwards.
-#[derive(Debug, Default)]
-struct Account {
-    begun: [AtomicI64; 2],
-    complete: [AtomicI64; 2],
+/// Amounts that are on their way into a counter, or in it.
+#[derive(Default)]
+struct Progress {
+    begun: Cell<i64>,
+    complete: Cell<i64>,
 }
 
-impl Account {
-    fn add(&self, amount: i64, add: impl FnOnce(i64)) {
-        let sign = usize::from(amount < 0);
-        self.begun[sign].fetch_add(amount.abs(), Ordering::SeqCst);
-        add(amount);
-        self.complete[sign].fetch_add(amount.abs(), Ordering::SeqCst);
+/// What is known of a counter from outside. Noting takes no step, so the notes are exact: what is seen has all in it that was complete
+/// when the look began, nothing that was not begun when it ended, and of the rest anything.
+#[derive(Default)]
+pub(crate) struct Notes {
+    added: Progress,
+    taken: Progress,
+}
+
+impl Notes {
+    /// Notes an amount, if `add` says that it was accepted.
+    pub(crate) fn note(&self, amount: i64, add: impl FnOnce() -> bool) -> bool {
+        let progress = if amount > 0 { &self.added } else { &self.taken };
+        progress.begun.update(|begun| begun + amount.abs());
+        let is_accepted = add();
+        let place = if is_accepted { &progress.complete } else { &progress.begun };
+        place.update(|noted| noted + if is_accepted { amount.abs() } else { -amount.abs() });
+        is_accepted
     }
-}
 
-fn sum<'a>(words: impl Iterator<Item = &'a AtomicI64>) -> i64 {
-    words.map(|word| word.load(Ordering::SeqCst)).sum()
+    pub(crate) fn sum(&self) -> i64 {
+        self.added.complete.get() - self.taken.complete.get()
+    }
+
+    /// All that was begun, of what was added.
+    pub(crate) fn begun(&self) -> i64 {
+        self.added.begun.get()
+    }
+
+    /// Looks, and says between what bounds that must be which is seen.
+    pub(crate) fn look<R>(&self, look: impl FnOnce() -> R) -> (R, RangeInclusive<i64>) {
+        let (added, taken) = (self.added.complete.get(), self.taken.complete.get());
+        let seen = look();
+        (seen, added - self.taken.begun.get()..=self.added.begun.get() - taken)
+    }
+
+    /// Whether a reading is off by more than it says, if anything.
+    pub(crate) fn judge(&self, read: impl FnOnce() -> Reading) -> Result<i64, String> {
+        let (reading, bounds) = self.look(read);
+        let error = reading.error as i64;
+        let is_within = (bounds.start() - error..=bounds.end() + error).contains(&reading.value);
+        if is_within { Ok(reading.value) } else { Err(format!("a counter of {bounds:?} reads as {reading:?}")) }
+    }
 }
 
 fn shared(seed: u64) -> Outcome {
@@ -50,17 +83,25 @@ fn shared(seed: u64) -> Outcome {
     if random.bool() {
         set.rebind();
     }
-    let accounts: [[Account; THREADS + 1]; COUNTERS] = Default::default();
+    let notes: [Notes; COUNTERS] = Default::default();
+    let add = |index: usize, amount: i64, add: &dyn Fn()| {
+        notes[index].note(amount, || {
+            add();
+            // Complete is what others see.
+            fence(Ordering::SeqCst);
+            true
+        });
+    };
     let announces = random.u8(..3);
     let choices = RefCell::new(random.fork());
-    let handler = Handler(&|| {
+    let handler = || {
         let (index, amount) = {
             let mut choices = choices.borrow_mut();
             (choices.usize(..COUNTERS), choices.i64(-40..=40))
         };
-        accounts[index][THREADS].add(amount, |amount| set.add(index, amount));
-    });
-    crowd(THREADS, seed, Some(&|| handler.call()), &|thread, random| {
+        add(index, amount, &|| set.add(index, amount));
+    };
+    crowd(THREADS, seed, Some(&handler), &|thread, random| {
         let steps = random.usize(1..60);
         for step in 0..steps {
             if announces > 0 && step == steps / 2 && (thread == 0 || announces == 2) {
@@ -70,39 +111,37 @@ fn shared(seed: u64) -> Outcome {
             let index = random.usize(..COUNTERS);
             let amount = if random.u8(..8) == 0 { random.i64(-300..=300) } else { random.i64(-9..=9) };
             match random.u8(..8) {
-                0 => read(&set, index, &accounts[index]),
-                1 => accounts[index][thread].add(amount, |amount| set.add_remote(index, amount)),
-                _ => accounts[index][thread].add(amount, |amount| set.add(index, amount)),
+                0 => look(&set, index, &notes[index]),
+                1 => add(index, amount, &|| set.add_remote(index, amount)),
+                _ => add(index, amount, &|| set.add(index, amount)),
             }
         }
     });
-    for (index, accounts) in accounts.iter().enumerate() {
-        let added = sum(accounts.iter().map(|account| &account.complete[0]));
-        let subtracted = sum(accounts.iter().map(|account| &account.complete[1]));
-        assert_eq!(set.sum(index), added - subtracted, "counter {index} says another sum than was added");
+    for (index, notes) in notes.iter().enumerate() {
+        assert_eq!(set.sum(index), notes.sum(), "counter {index} says another sum than was added");
     }
     drop(set);
     no_blocks_left()
+}
+
+/// Looks in all ways.
+fn look(set: &CounterSet<COUNTERS, RANGE>, index: usize, notes: &Notes) {
+    let with = notes.judge(|| set.read(index)).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let (sum, bounds) = notes.look(|| set.sum(index));
+    assert!(bounds.contains(&sum), "the sum of a counter of {bounds:?} is {sum}");
+    let (order, bounds) = notes.look(|| set.compare(index, with));
+    let is_possible = match order {
+        Order::Less => *bounds.start() < with,
+        Order::Equal => bounds.contains(&with),
+        Order::Greater => *bounds.end() > with,
+    };
+    assert!(is_possible, "a counter of {bounds:?} is {order:?} than {with}");
 }
 
 /// Whoever lost an upgrade, and every set that ended, has given its block back.
 fn no_blocks_left() -> Outcome {
     assert_eq!(Area::of_process().map_or(0, Area::in_use), 0, "blocks are in use, and no counters are left");
     Ok(())
-}
-
-/// What is read has in it all that was complete before, and nothing that was not begun afterwards.
-fn read(set: &CounterSet<COUNTERS, RANGE>, index: usize, accounts: &[Account]) {
-    let complete = |sign: usize| sum(accounts.iter().map(|account| &account.complete[sign]));
-    let begun = |sign: usize| sum(accounts.iter().map(|account| &account.begun[sign]));
-    let (added, subtracted) = (complete(0), complete(1));
-    let reading = set.read(index);
-    let (least, most) = (added - begun(1), begun(0) - subtracted);
-    let bound = reading.error as i64;
-    assert!(
-        (least - bound..=most + bound).contains(&reading.value),
-        "counter {index} is from {least} to {most}, and reads as {reading:?}"
-    );
 }
 
 fn limited(seed: u64) -> Outcome {

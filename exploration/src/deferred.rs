@@ -1,13 +1,13 @@
 //! What is deferred: nothing goes in a section that could have found it, and everything goes in the end.
 
-use crate::forks::must_be_well;
-use crate::heaps::{Handler, crowd};
+use crate::forks::crowd_with_a_child;
+use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::heap;
 use commensal::rcu::{self, Head};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Rates, fork, pause};
+use machine::simulation::{Rates, pause, sleep};
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -161,8 +161,7 @@ fn replaced(seed: u64) -> Outcome {
             defer(&counts, taken, 0);
         }
     };
-    let handler = Handler(&handler);
-    crowd(READERS + UPDATERS, seed, Some(&|| handler.call()), &|thread, random| {
+    crowd(READERS + UPDATERS, seed, Some(&handler), &|thread, random| {
         for step in 0..12 {
             if thread < READERS {
                 read(&current, random);
@@ -200,13 +199,13 @@ fn left_alone(seed: u64) -> Outcome {
             }
             // Until the worker is about to go to sleep, or does.
             while random.u8(..4) > 0 && rcu::waiting().objects > 0 {
-                machine::simulation::sleep(100_000);
+                sleep(100_000);
             }
             (0..random.usize(..40)).for_each(|_| pause());
         }
     });
     let is_gone = (0..PATIENCE).any(|_| {
-        machine::simulation::sleep(10_000);
+        sleep(10_000);
         pause();
         all_gone(&counts).is_ok()
     });
@@ -217,16 +216,10 @@ fn forked(seed: u64) -> Outcome {
     let counts = begin();
     COUNTS.set(&counts);
     let current = AtomicPtr::new(counts.object());
-    crowd(READERS + UPDATERS, seed, None, &|thread, random| {
-        let when = if thread == READERS { random.usize(..10) } else { usize::MAX };
-        for step in 0..10 {
-            if step == when {
-                let mut random = random.fork();
-                must_be_well(fork(random.bool(), &mut || live(&counts, &current, &mut random)));
-            }
-            if thread < READERS { read(&current, random) } else { update(&counts, &current, random) }
-        }
-    });
+    let step = |thread, _: &mut (), random: &mut Rng| {
+        if thread < UPDATERS { update(&counts, &current, random) } else { read(&current, random) }
+    };
+    crowd_with_a_child((READERS + UPDATERS, 10), seed, &step, &|_, random| live(&counts, &current, random), &drop);
     defer(&counts, current.load(Ordering::Relaxed), 1);
     rcu::barrier();
     all_gone(&counts)?;

@@ -1,15 +1,15 @@
 //! Forks at any step: children that use heap and counters of which other threads were in the middle.
 
 use crate::blocks::{Block, SIZES, Table};
-use crate::heaps::{Handler, Owned, crowd, end};
+use crate::heaps::{Owned, crowd, end};
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::counter::LazyCounter;
 use commensal::heap;
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Ended, Rates, fork, fork_on};
-use machine::slot::Mode;
-use machine::sync::{AtomicI64, Ordering};
+use machine::slot::{self, Mode};
+use machine::sync::{Ordering, fence};
 use std::cell::Cell;
 
 protocols! {
@@ -17,8 +17,8 @@ protocols! {
         forked, NO_SIGNALS, BOTH => by_ids NoWipe;
     "fork in handlers": "forks by signal handlers, on top of threads that are anywhere in the heap",
         forked_by_handlers, Rates { signal: 400, ..Rates::USUAL }, &[Mode::ConcurrencyId] => by_ids NoWipe;
-    "counter forks": "a child sees a counter as it was, and counts on by itself",
-        counted, NO_SIGNALS, BOTH => by_ids SectionsGoOn;
+    "counter forks": "a child sees a counter as it was, and counts on by itself, also on top of a thread that a handler interrupts",
+        counted, Rates { signal: 200, ..Rates::USUAL }, BOTH => by_ids SectionsGoOn;
 }
 
 const THREADS: usize = 3;
@@ -69,28 +69,37 @@ pub(crate) fn must_be_well(ended: Ended) {
     }
 }
 
+/// Threads that take so many steps with what they own. The first one forks somewhere on its way, and its child does `live`.
+pub(crate) fn crowd_with_a_child<Own: Default>(
+    (threads, steps): (usize, usize), seed: u64, step: &dyn Fn(usize, &mut Own, &mut Rng),
+    live: &dyn Fn(&mut Own, &mut Rng) -> Result<(), &'static str>, end: &dyn Fn(Own),
+) {
+    crowd(threads, seed, None, &|thread, random| {
+        let mut own = Own::default();
+        let when = if thread == 0 { random.usize(..steps) } else { usize::MAX };
+        for at in 0..steps {
+            if at == when {
+                let mut child_random = random.fork();
+                must_be_well(fork(random.bool(), &mut || live(&mut own, &mut child_random)));
+            }
+            step(thread, &mut own, random);
+        }
+        end(own);
+    });
+}
+
 fn forked(seed: u64) -> Outcome {
     begin(seed);
     let table = Table::new(3);
-    crowd(THREADS, seed, None, &|thread, random| {
-        let mut owned = Owned::default();
-        let when = if thread == 0 { random.usize(..25) } else { usize::MAX };
-        for step in 0..25 {
-            if step == when {
-                let mut child_random = random.fork();
-                must_be_well(fork(random.bool(), &mut || live(&mut owned, false, &mut child_random)));
-            }
-            owned.step(&SIZES, &table, random);
-        }
-        owned.free_all();
-    });
+    let step = |_, owned: &mut Owned, random: &mut Rng| owned.step(&SIZES, &table, random);
+    crowd_with_a_child((THREADS, 25), seed, &step, &|owned, random| live(owned, false, random), &Owned::free_all);
     end(&table)
 }
 
 fn forked_by_handlers(seed: u64) -> Outcome {
     begin(seed);
     let (table, forks) = (Table::new(3), Cell::new(0));
-    let handler = Handler(&|| {
+    let handler = || {
         forks.set(forks.get() + 1);
         if forks.get() <= 2 {
             let mut random = Rng::with_seed(seed ^ forks.get());
@@ -101,8 +110,8 @@ fn forked_by_handlers(seed: u64) -> Outcome {
                 None => live(&mut Owned::default(), true, &mut random).expect("a child lives on"),
             }
         }
-    });
-    crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
+    };
+    crowd(THREADS, seed, Some(&handler), &|_, random| {
         let mut owned = Owned::default();
         (0..25).for_each(|_| owned.step(&SIZES, &table, random));
         owned.free_all();
@@ -110,33 +119,50 @@ fn forked_by_handlers(seed: u64) -> Outcome {
     end(&table)
 }
 
+/// One thread forks, and so do handlers, whose children go on with what was interrupted: also with moving edges, under a lock that a
+/// vanished holder seems to have.
 fn counted(seed: u64) -> Outcome {
     let counter = LazyCounter::<64>::with_range();
-    let added = AtomicI64::new(0);
+    // What was added, and what of that was begun: in a child the difference is what other threads were in the middle of.
+    let (added, on_their_way, forks) = (Cell::new(0), Cell::new(0), Cell::new(0));
     if Rng::with_seed(seed).bool() {
         let _ = counter.share();
     }
-    crowd(THREADS, seed, None, &|thread, random| {
+    let add = |amount: i64| {
+        on_their_way.update(|some| some + amount.abs());
+        counter.add(amount);
+        // What waits in a CPU's store buffer is not in a child.
+        fence(Ordering::SeqCst);
+        on_their_way.update(|some| some - amount.abs());
+        added.update(|sum| sum + amount);
+    };
+    let live = || {
+        let before = counter.sum();
+        if before.abs_diff(added.get()) > on_their_way.get().unsigned_abs() {
+            return Err("a child sees another count than its parent");
+        }
+        (0..200).for_each(|_| add(3));
+        if counter.sum() == before + 600 { Ok(()) } else { Err("a child lost additions of its own") }
+    };
+    let handler = || {
+        forks.update(|forks| forks + 1);
+        // Signal handlers use no slots in fallback mode.
+        if forks.get() <= 2 && slot::mode() == Mode::ConcurrencyId {
+            match fork_on(forks.get() == 1) {
+                Some(ended) => must_be_well(ended),
+                None => live().expect("a child counts on"),
+            }
+        }
+    };
+    crowd(THREADS, seed, Some(&handler), &|thread, random| {
         for step in 0..20 {
             if thread == 0 && step == 10 {
-                must_be_well(fork(random.bool(), &mut || {
-                    let before = counter.sum();
-                    // Each of the others may be between an addition and its account of that.
-                    if before.abs_diff(added.load(Ordering::SeqCst)) > 2 * 20 {
-                        return Err("a child sees another count than its parent");
-                    }
-                    for _ in 0..200 {
-                        counter.add(3);
-                    }
-                    if counter.sum() == before + 600 { Ok(()) } else { Err("a child lost additions of its own") }
-                }));
+                must_be_well(fork(random.bool(), &mut || live()));
             }
-            let amount = random.i64(-20..=20);
-            counter.add(amount);
-            added.fetch_add(amount, Ordering::SeqCst);
+            add(random.i64(-20..=20));
         }
     });
-    let (expected, found) = (added.load(Ordering::SeqCst), counter.sum());
+    let (expected, found) = (added.get(), counter.sum());
     assert_eq!(expected, found, "what was added, and what the counter says");
     Ok(())
 }

@@ -40,14 +40,22 @@ const OPERATIONS: usize = 40;
 /// Blocks that a thread owns at most.
 const OWNED: usize = 6;
 
-/// Runs `work` as several threads, each with random choices of its own.
-pub(crate) fn crowd(threads: usize, seed: u64, handler: Option<&(dyn Fn() + Sync)>, work: &dyn Fn(usize, &mut Rng)) {
+/// Runs `work` as several threads, each with random choices of its own, and with a handler on top of them.
+pub(crate) fn crowd(threads: usize, seed: u64, handler: Option<&dyn Fn()>, work: &dyn Fn(usize, &mut Rng)) {
     let job = |thread: usize| {
         let mut random = Rng::with_seed(seed.wrapping_mul(31).wrapping_add(thread as u64));
         (Box::new(move || work(thread, &mut random)) as Job<'_>, Place::Anywhere)
     };
-    run((0..threads).map(job).collect(), handler);
+    let handler = handler.map(Handler);
+    let call = || handler.iter().for_each(|handler| handler.0());
+    run((0..threads).map(job).collect(), handler.is_some().then_some(&call));
 }
+
+/// A handler that uses what only one host thread may use: all simulated threads are on one.
+struct Handler<'a>(&'a dyn Fn());
+
+// SAFETY: the threads of a simulation are coroutines of one host thread.
+unsafe impl Sync for Handler<'_> {}
 
 #[derive(Default)]
 pub(crate) struct Owned(Vec<Block>);
@@ -227,29 +235,17 @@ fn interrupted(seed: u64) -> Outcome {
     const SIZES: [usize; 3] = [20_000, 32_768, 4096];
     let table = Table::new(3);
     let random = RefCell::new(Rng::with_seed(!seed));
-    let handler = Handler(&|| {
+    let handler = || {
         // The choices are made at once; what they lead to may be interrupted by handlers of other threads.
         let mut own = random.borrow_mut().fork();
         let mut owned = Owned::default();
         (0..own.usize(1..4)).for_each(|_| owned.step(&SIZES, &table, &mut own));
         owned.free_all();
-    });
-    crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
+    };
+    crowd(THREADS, seed, Some(&handler), &|_, random| {
         let mut owned = Owned::default();
         (0..OPERATIONS).for_each(|_| owned.step(&SIZES, &table, random));
         owned.free_all();
     });
     end(&table)
-}
-
-/// A handler that uses what only one host thread may use: all simulated threads are on one.
-pub(crate) struct Handler<'a>(pub(crate) &'a dyn Fn());
-
-// SAFETY: the threads of a simulation are coroutines of one host thread.
-unsafe impl Sync for Handler<'_> {}
-
-impl Handler<'_> {
-    pub(crate) fn call(&self) {
-        (self.0)();
-    }
 }

@@ -1,6 +1,6 @@
 //! Locks: exclusion, ranks, and handlers that come on top of whoever holds one or waits for it.
 
-use crate::heaps::{Handler, crowd};
+use crate::heaps::crowd;
 use crate::protocol::protocols;
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
@@ -55,11 +55,11 @@ fn ranked(seed: u64) -> Outcome {
         1 => high.with(&contention, stay),
         _ => low.with(&contention, || high.with(&contention, stay)),
     };
-    let handler = Handler(&|| {
+    let handler = || {
         let choice = choices.borrow_mut().u8(..);
         visit(choice, &|| assert!(clock::now_ns() > 0));
-    });
-    crowd(THREADS, seed, Some(&|| handler.call()), &|_, random| {
+    };
+    crowd(THREADS, seed, Some(&handler), &|_, random| {
         for _ in 0..4 {
             let stays_long = random.bool();
             visit(random.u8(..), &|| {

@@ -1,7 +1,7 @@
 //! Sections and grace periods: what a section has found stays until it ends, and grace periods end.
 
 use crate::forks::must_be_well;
-use crate::heaps::{Handler, crowd};
+use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::rcu::{self, Cookie, ReadGuard};
 use fastrand::Rng;
@@ -12,6 +12,7 @@ use machine::slot::Mode;
 use machine::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use machine::thread;
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 
 protocols! {
     "grace periods":
@@ -65,6 +66,15 @@ impl Objects {
         self.current.swap(other, Ordering::AcqRel)
     }
 
+    /// Puts these in the current one's place, one after the other, each of which goes after a grace period.
+    fn replace_by(&self, others: RangeInclusive<usize>, random: &mut Rng) {
+        for other in others {
+            let old = self.replace(other);
+            wait_for_readers(random);
+            self.remove(old);
+        }
+    }
+
     /// After a grace period.
     pub(crate) fn remove(&self, gone: usize) {
         self.are_there[gone].store(false, Ordering::Relaxed);
@@ -111,8 +121,7 @@ fn read_and_update(seed: u64) -> Outcome {
         let section = Section::open(&objects);
         objects.check(section.found);
     };
-    let handler = Handler(&handler);
-    crowd(READERS + UPDATERS, seed, Some(&|| handler.call()), &|thread, random| {
+    crowd(READERS + UPDATERS, seed, Some(&handler), &|thread, random| {
         if thread < READERS {
             let mut open = Vec::new();
             for _ in 0..30 {
@@ -132,51 +141,42 @@ fn read_and_update(seed: u64) -> Outcome {
     Ok(())
 }
 
-fn hand_over_hand(seed: u64) -> Outcome {
+/// An updater that replaces so many objects, and readers that begin with a section and go from it to the next one.
+fn readers_beside_an_updater(
+    readers: usize, updates: usize, seed: u64, next: impl Fn(Section, &Objects, &mut Rng) -> Section,
+) -> Outcome {
     let (objects, is_done) = (Objects::new(), AtomicBool::new(false));
-    crowd(3, seed, None, &|thread, random| {
+    crowd(1 + readers, seed, None, &|thread, random| {
         if thread == 0 {
-            for number in 0..2 {
-                let old = objects.replace(1 + number);
-                wait_for_readers(random);
-                objects.remove(old);
-            }
-            is_done.store(true, Ordering::SeqCst);
-            return;
+            objects.replace_by(1..=updates, random);
+            return is_done.store(true, Ordering::SeqCst);
         }
         let mut section = Section::open(&objects);
         while !is_done.load(Ordering::SeqCst) {
-            let next = Section::open(&objects);
-            objects.check(section.found);
-            section = next;
-            pause();
+            section = next(section, &objects, random);
         }
     });
     Ok(())
 }
 
-/// An updater, and a reader that opens one section after the other and does something in it.
-fn one_reader(seed: u64, in_section: impl Fn(&Objects, usize, &mut Rng) + Sync) -> Outcome {
-    const GRACE_PERIODS: usize = 3;
-    let (objects, is_done) = (Objects::new(), AtomicBool::new(false));
-    crowd(2, seed, None, &|thread, random| {
-        if thread == 0 {
-            for number in 1..=GRACE_PERIODS {
-                let old = objects.replace(number);
-                wait_for_readers(random);
-                objects.remove(old);
-            }
-            is_done.store(true, Ordering::SeqCst);
-            return;
-        }
-        while !is_done.load(Ordering::SeqCst) {
-            let section = Section::open(&objects);
-            in_section(&objects, section.found, random);
-            drop(section);
-            pause();
-        }
-    });
-    Ok(())
+fn hand_over_hand(seed: u64) -> Outcome {
+    readers_beside_an_updater(2, 2, seed, |section, objects, _| {
+        let next = Section::open(objects);
+        objects.check(section.found);
+        drop(section);
+        pause();
+        next
+    })
+}
+
+/// A reader that opens one section after the other and does something in it.
+fn one_reader(seed: u64, in_section: impl Fn(&Objects, usize, &mut Rng)) -> Outcome {
+    readers_beside_an_updater(1, 3, seed, |section, objects, random| {
+        in_section(objects, section.found, random);
+        drop(section);
+        pause();
+        Section::open(objects)
+    })
 }
 
 fn nested(seed: u64) -> Outcome {
@@ -257,12 +257,7 @@ fn forked(seed: u64) -> Outcome {
     let objects = Objects::new();
     crowd(READERS + 1, seed, None, &|thread, random| {
         if thread == READERS {
-            for number in 1..4 {
-                let old = objects.replace(number);
-                wait_for_readers(random);
-                objects.remove(old);
-            }
-            return;
+            return objects.replace_by(1..=3, random);
         }
         let mut open = Vec::new();
         let when = if thread == 0 { random.usize(..20) } else { usize::MAX };
@@ -316,8 +311,7 @@ fn forked_by_handlers(seed: u64) -> Outcome {
         }
         drop(guard);
     };
-    let handler = Handler(&handler);
-    crowd(THREADS, seed, Some(&|| handler.call()), &|number, random| {
+    crowd(THREADS, seed, Some(&handler), &|number, random| {
         let own = &threads[number];
         own.id.store(thread::id(), Ordering::SeqCst);
         let mut open = Vec::new();

@@ -5,6 +5,7 @@
 //!
 //! The bugs that these bodies must find are in the list of mutants.
 
+use crate::counters::Notes;
 use commensal::counter::CounterSet;
 use commensal::percpu::Area;
 use machine::simulation::{Job, Place, Settings, exhaust, run};
@@ -75,29 +76,10 @@ const REFUSED: &str = "an addition was refused while there was room";
 /// The smallest range there is: stock is two at first, and three at most.
 type Counter = CounterSet<1, 4>;
 
-/// Amounts that are on their way into a counter, or in it.
-#[derive(Default)]
-struct Progress {
-    begun: Cell<i64>,
-    complete: Cell<i64>,
-}
-
-impl Progress {
-    /// Notes an amount, if `work` says that it was accepted.
-    fn note(&self, amount: i64, work: impl FnOnce() -> bool) -> bool {
-        self.begun.update(|begun| begun + amount);
-        let is_accepted = work();
-        let place = if is_accepted { &self.complete } else { &self.begun };
-        place.update(|noted| noted + if is_accepted { amount } else { -amount });
-        is_accepted
-    }
-}
-
 /// A counter, and what is known of it from outside.
 struct Known {
     set: Counter,
-    added: Progress,
-    taken: Progress,
+    notes: Notes,
     wrong: Cell<Option<&'static str>>,
 }
 
@@ -105,8 +87,7 @@ impl Known {
     /// Nobody's. The process has the area where blocks are taken from.
     fn new() -> Self {
         Area::of_process().expect("there is memory");
-        let set = Counter::with_range();
-        Known { set, added: Progress::default(), taken: Progress::default(), wrong: Cell::new(None) }
+        Known { set: Counter::with_range(), notes: Notes::default(), wrong: Cell::new(None) }
     }
 
     fn shared() -> Self {
@@ -122,37 +103,28 @@ impl Known {
     }
 
     fn add(&self, amount: i64) {
-        let progress = if amount > 0 { &self.added } else { &self.taken };
-        progress.note(amount.abs(), || {
+        self.notes.note(amount, || {
             self.set.add(0, amount);
             true
         });
     }
 
-    fn sum(&self) -> i64 {
-        self.added.complete.get() - self.taken.complete.get()
-    }
-
     /// Adds an amount, where nothing is taken back that the limit was reached with.
     fn add_within(&self, amount: i64, limit: i64) {
         if self.try_within(amount, limit) {
-            self.demand(self.sum() <= limit, "a limit was passed");
+            self.demand(self.notes.sum() <= limit, "a limit was passed");
         } else {
-            self.demand(self.added.begun.get() + amount > limit, REFUSED);
+            self.demand(self.notes.begun() + amount > limit, REFUSED);
         }
     }
 
     fn try_within(&self, amount: i64, limit: i64) -> bool {
-        self.added.note(amount, || self.set.limited_add(0, amount, limit))
+        self.notes.note(amount, || self.set.limited_add(0, amount, limit))
     }
 
     fn read(&self) {
-        let (added, taken) = (self.added.complete.get(), self.taken.complete.get());
-        let reading = self.set.read(0);
-        let (least, most) = (added - self.taken.begun.get(), self.added.begun.get() - taken);
-        let error = reading.error as i64;
-        let is_within = (least - error..=most + error).contains(&reading.value);
-        self.demand(is_within, "a reading is off by more than it says");
+        let is_right = self.notes.judge(|| self.set.read(0)).is_ok();
+        self.demand(is_right, "a reading is off by more than it says");
     }
 
     fn upgrade(&self) {
@@ -160,7 +132,7 @@ impl Known {
     }
 
     fn settle(self) -> Result<(), String> {
-        self.demand(self.set.sum(0) == self.sum(), "the sum is not what was added");
+        self.demand(self.set.sum(0) == self.notes.sum(), "the sum is not what was added");
         let in_use = || Area::of_process().map_or(0, Area::in_use);
         self.demand(in_use() == u64::from(self.set.is_shared()), "not exactly the counter's block is in use");
         drop(self.set);
@@ -262,7 +234,7 @@ fn handled() -> Result<(), String> {
         assert!(above.try_acquire(), "it is free");
         // It may be refused early.
         let is_added = counter.try_within(1, LIMIT);
-        counter.demand(!is_added || counter.sum() <= LIMIT, "a limit was passed");
+        counter.demand(!is_added || counter.notes.sum() <= LIMIT, "a limit was passed");
         // SAFETY: acquired above.
         unsafe { above.release() };
     };

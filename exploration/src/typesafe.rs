@@ -1,6 +1,6 @@
 //! Typesafe caches: what a section has found stays an object of its type, whoever frees it, uses it again, trims the cache or waits for it to be empty.
 
-use crate::heaps::{Handler, crowd};
+use crate::heaps::crowd;
 use crate::protocol::{BOTH, protocols};
 use commensal::heap;
 use commensal::rcu::{self, Link, TypesafeCache};
@@ -119,8 +119,7 @@ fn found(seed: u64) -> Outcome {
             drop(links[0].swap(cache.get()));
         }
     };
-    let handler = Handler(&handler);
-    crowd(READERS + UPDATERS + SWEEPERS, seed, Some(&|| handler.call()), &|thread, random| {
+    crowd(READERS + UPDATERS + SWEEPERS, seed, Some(&handler), &|thread, random| {
         for _ in 0..20 {
             if thread < READERS {
                 read(&links, random);

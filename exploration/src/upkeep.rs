@@ -5,7 +5,7 @@
 
 use crate::blocks::{Block, Table};
 use crate::caches::{create, destroy};
-use crate::forks::{live, must_be_well};
+use crate::forks::{crowd_with_a_child, live};
 use crate::heaps::{Owned, crowd, end};
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::heap;
@@ -13,7 +13,7 @@ use commensal::upkeep;
 use fastrand::Rng;
 use machine::clock;
 use machine::simulation::explore::Outcome;
-use machine::simulation::{Rates, fork, sleep};
+use machine::simulation::{Rates, sleep};
 
 protocols! {
     "upkeep":
@@ -95,23 +95,16 @@ fn kept_up(seed: u64) -> Outcome {
 fn forked(seed: u64) -> Outcome {
     keep_up();
     let table = Table::new(3);
-    crowd(THREADS, seed, None, &|thread, random| {
-        let mut owned = Owned::default();
-        let when = if thread == 0 { random.usize(..20) } else { usize::MAX };
-        for step in 0..20 {
-            if step == when {
-                let mut child_random = random.fork();
-                must_be_well(fork(random.bool(), &mut || {
-                    steps(&mut child_random);
-                    live(&mut owned, false, &mut child_random)
-                }));
-            }
-            if thread != 0 && random.bool() {
-                steps(random);
-            }
-            owned.step(&SIZES, &table, random);
+    let step = |thread, owned: &mut Owned, random: &mut Rng| {
+        if thread != 0 && random.bool() {
+            steps(random);
         }
-        owned.free_all();
-    });
+        owned.step(&SIZES, &table, random);
+    };
+    let live = |owned: &mut Owned, random: &mut Rng| {
+        steps(random);
+        live(owned, false, random)
+    };
+    crowd_with_a_child((THREADS, 20), seed, &step, &live, &Owned::free_all);
     end(&table)
 }
