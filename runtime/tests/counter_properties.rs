@@ -11,16 +11,12 @@ mod common;
 
 use commensal::counter::{CounterSet, DEFAULT_RANGE};
 use commensal::machine::slot;
-use commensal::machine::test_support::play;
 use commensal::percpu::Area;
-use common::child::act_out;
-use common::programs::runner;
+use common::programs::hold;
 use proptest::arbitrary::any;
 use proptest::collection::vec;
 use proptest::prop_oneof;
 use proptest::strategy::{BoxedStrategy, Just, Strategy};
-use proptest::test_runner::{TestCaseError, TestError};
-use std::time::Instant;
 
 const COUNTERS: usize = 3;
 
@@ -101,11 +97,13 @@ impl Model {
             }
             Call::LimitedAdd(amount, room) => {
                 let limit = value.saturating_add(room);
-                let (got, room) = (set.limited_add(index, amount, limit), i128::from(limit) - i128::from(*value));
-                if got {
-                    *value = value.wrapping_add(amount);
+                let room = i128::from(limit) - i128::from(*value);
+                let got = set.limited_add(index, amount, limit);
+                *value = value.wrapping_add(if got { amount } else { 0 });
+                // Refused where there is no room for it, and nowhere else.
+                if got != (amount <= 0 || i128::from(amount) <= room) {
+                    return Err(format!("{amount} where there is room for {room}: {got}"));
                 }
-                return judge_limited(amount, room, got);
             }
             Call::Set(to) => {
                 set.set(index, to);
@@ -130,8 +128,11 @@ impl Model {
                 return Err(format!("counter {index} is {value}, and its sum {sum}"));
             }
             let off = reading.value.wrapping_sub(value).unsigned_abs();
-            let error_is_right =
-                if set.is_shared() { reading.error <= slots() * RANGE as u64 / 2 } else { reading.error == 0 };
+            let error_is_right = if set.is_shared() {
+                reading.error <= u64::from(slot::in_use()) * RANGE as u64 / 2
+            } else {
+                reading.error == 0
+            };
             if off > reading.error || !error_is_right || set.read_positive(index).value != reading.value.max(0) {
                 return Err(format!("counter {index} is {value}, and reads as {reading:?}"));
             }
@@ -146,22 +147,9 @@ impl Model {
     }
 }
 
-fn slots() -> u64 {
-    slot::in_use().into()
-}
-
-/// An addition is refused where there is no room for it, and nowhere else.
-fn judge_limited(amount: i64, room: i128, got: bool) -> Result<(), String> {
-    let fits = amount <= 0 || i128::from(amount) <= room;
-    if got == fits {
-        return Ok(());
-    }
-    Err(format!("{amount} where there is room for {room}: {got}"))
-}
-
 fn run<const RANGE: i32>(steps: &[Step]) -> Result<(), String> {
-    Area::of_process().expect("there is address space");
-    let before = Area::of_process().map(Area::in_use);
+    let area = Area::of_process().expect("there is address space");
+    let before = area.in_use();
     let (mut set, mut model) = (CounterSet::<COUNTERS, RANGE>::with_range(), Model::default());
     for (number, &(call, index, elsewhere)) in steps.iter().enumerate() {
         let mut step = || match call {
@@ -180,40 +168,18 @@ fn run<const RANGE: i32>(steps: &[Step]) -> Result<(), String> {
         let is_right = taken.and_then(|()| model.check(&set));
         is_right.map_err(|wrong| format!("after call {number}, {call:?} of {index}: {wrong}"))?;
     }
-    let blocks = u64::from(set.is_shared());
-    if Area::of_process().map(Area::in_use) != before.map(|before| before + blocks) {
-        return Err(format!(
-            "{:?} blocks are in use instead of {before:?} and {blocks}",
-            Area::of_process().map(Area::in_use)
-        ));
-    }
-    Ok(())
-}
-
-fn hold<T: std::fmt::Debug>(
-    seed: u64, end: Instant, sequences: impl Strategy<Value = T>, run: impl Fn(&T) -> Result<(), String>,
-) {
-    for seed in seed.. {
-        let case = |input| play(seed, || run(&input)).map_err(TestCaseError::fail);
-        match runner(seed, 16).run(&sequences, case) {
-            Ok(()) if Instant::now() > end => return,
-            Ok(()) => {}
-            Err(TestError::Fail(why, input)) => panic!("{why}\n{input:?}"),
-            Err(TestError::Abort(why)) => panic!("{why}"),
-        }
-    }
+    let (found, expected) = (area.in_use(), before + u64::from(set.is_shared()));
+    if found == expected { Ok(()) } else { Err(format!("{found} blocks are in use instead of {expected}")) }
 }
 
 /// Planted: `set` that stores in the local word, `reset` that forgets the remote word, `read_positive` that clamps the sum only, `compare` that
 /// trusts a reading, a stock of another range than the block's.
 #[test]
 fn counter_any_calls() {
-    act_out(1.0, |seed, end| {
-        hold(seed, end, (steps(amounts()), 0..3), |(steps, range)| match range {
-            0 => run::<DEFAULT_RANGE>(steps),
-            1 => run::<4>(steps),
-            _ => run::<{ 1 << 20 }>(steps),
-        });
+    hold(1.0, (steps(amounts()), 0..3), |(steps, range)| match range {
+        0 => run::<DEFAULT_RANGE>(steps),
+        1 => run::<4>(steps),
+        _ => run::<{ 1 << 20 }>(steps),
     });
 }
 
@@ -227,7 +193,5 @@ fn counter_amounts_at_the_ends_of_64_bits() {
         steps.retain(|step| !matches!(step.0, Call::LimitedAdd(..)));
         steps
     });
-    act_out(0.5, |seed, end| {
-        hold(seed, end, without_limits, |steps| run::<DEFAULT_RANGE>(steps));
-    });
+    hold(0.5, without_limits, |steps| run::<DEFAULT_RANGE>(steps));
 }

@@ -12,9 +12,9 @@ mod common;
 use commensal::heap;
 use commensal::machine::fault::{self, Plan, Point};
 use common::child;
-use common::model::{AtRest, Failure, Heap, Model, Operation, Owned, Subject, Violation};
-use common::planted::IgnoresFailedReserve;
+use common::model::{AtRest, Failure, Model, Operation, Owned};
 use common::random::Random;
+use common::subject::{Bug, Subject};
 
 /// The program is the same in every run.
 const SEED: u64 = 7;
@@ -54,10 +54,10 @@ fn has_come(plan: Plan) -> bool {
 }
 
 /// Runs the program with a failure planned, and again without; whether the failure came.
-fn run<S: Subject>(plan: Plan, subject: S) -> Result<bool, Failure> {
+fn run(plan: Plan, bug: Option<Bug>) -> Result<bool, Failure> {
     fault::arm(Point::Reserve, plan);
     let (owned, at_rest) = (Owned::default(), AtRest::begin());
-    let mut model = Model::new(subject, owned.clone(), 1, LIMIT);
+    let mut model = Model::new(Subject::new(bug), owned.clone(), 1, LIMIT);
     model.may_fail = true;
     for (step, operation) in program(SEED).enumerate() {
         model.step(operation)?;
@@ -73,36 +73,25 @@ fn run<S: Subject>(plan: Plan, subject: S) -> Result<bool, Failure> {
     let (came, nulls) = (has_come(plan), model.nulls);
     fault::arm(Point::Reserve, Plan::Never);
     if !came && nulls > 0 {
-        return Err(Failure { violation: Violation::Null, details: format!("{nulls} times, and nothing failed") });
+        return Err(format!("null: {nulls} times, and nothing failed"));
     }
-    run_unharmed(&mut model, &owned, &at_rest)?;
-    Ok(came)
-}
-
-/// The same program with other numbers, now that nothing fails.
-fn run_unharmed<S: Subject>(model: &mut Model<S>, owned: &Owned, at_rest: &AtRest) -> Result<(), Failure> {
+    // The same program with other numbers, now that nothing fails.
     model.may_fail = false;
     program(SEED + 1).try_for_each(|operation| model.step(operation))?;
     model.free_all()?;
     heap::trim(0);
-    at_rest.check(owned)
-}
-
-fn parse(case: &str) -> Plan {
-    let words: Vec<&str> = case.split(' ').collect();
-    let skip = words[1].parse().expect("a number");
-    if words[0] == "once" { Plan::Once { skip } } else { Plan::Always { skip } }
+    at_rest.check(&owned)?;
+    Ok(came)
 }
 
 /// Runs the program for every n in processes of their own.
-fn run_all(times: &str) {
-    if let Some(case) = child::case() {
-        let came = run(parse(&case), Heap).unwrap_or_else(|failure| panic!("{failure}"));
+fn run_all(plan: fn(u32) -> Plan) {
+    if let Some(skip) = child::case() {
+        let came = run(plan(skip.parse().expect("a number")), None).unwrap_or_else(|failure| panic!("{failure}"));
         return println!("failure came: {came}");
     }
     for skip in 0..TOO_MANY {
-        let case = format!("{times} {skip}");
-        let outcome = child::run(&mut child::command(&case));
+        let outcome = child::run(&mut child::command(&skip.to_string()));
         outcome.expect_success();
         if outcome.stdout.contains("failure came: false") {
             return println!("{skip} places");
@@ -113,18 +102,18 @@ fn run_all(times: &str) {
 
 #[test]
 fn any_one_reservation_may_fail() {
-    run_all("once");
+    run_all(|skip| Plan::Once { skip });
 }
 
 #[test]
 fn heap_with_all_later_reservations_failing_stays_whole() {
-    run_all("always");
+    run_all(|skip| Plan::Always { skip });
 }
 
 #[test]
 fn planted_ignoring_a_failed_reservation_is_found() {
     if child::case().is_some() {
-        let found = run(Plan::Always { skip: 4 }, IgnoresFailedReserve::default());
+        let found = run(Plan::Always { skip: 4 }, Some(Bug::IgnoresFailedReserve));
         return println!("found: {}", found.expect_err("the planted bug was not found"));
     }
     let outcome = child::run(&mut child::command("planted"));

@@ -11,8 +11,8 @@ use commensal::rcu;
 use commensal::rcu::TypesafeCache;
 use commensal::rcu::qsbr::CooperativeReader;
 use commensal::upkeep;
-use common::model::Heap;
 use common::programs::{hold, operations, run_one};
+use common::subject::Subject;
 use common::{PATIENCE, child, forked};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
@@ -26,7 +26,7 @@ fn main() {
         return;
     }
     hold(1.0, operations(200), |program| {
-        run_one(Heap, program)?;
+        run_one(Subject::new(None), program)?;
         assert!(report::process().is_none_or(|process| process.shared_since_ns == 0), "one thread is not solo mode");
         Ok(())
     });

@@ -5,7 +5,6 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-pub mod accounts;
 pub mod blocks;
 pub mod child;
 pub mod disturbed;
@@ -14,9 +13,9 @@ pub mod forks;
 pub mod model;
 pub mod pages;
 pub mod peak;
-pub mod planted;
 pub mod programs;
 pub mod random;
+pub mod subject;
 
 use commensal::machine::test_support;
 use std::thread;

@@ -1,81 +1,17 @@
 //! A model of the heap: who owns which bytes, and what is in them. Operations go to the heap, or to a broken stand-in for it,
-//! and whatever the model says is impossible is reported as a [`Violation`].
+//! and whatever the model says is impossible is reported as a [`Failure`].
 
 use super::blocks::Block;
+use super::subject::Subject;
 use commensal::heap;
-use std::collections::BTreeMap;
-use std::collections::HashSet;
-use std::fmt;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const LARGEST_REQUEST: usize = 128 << 20;
 
-/// What gives memory: the heap, or a planted bug around it.
-pub trait Subject: Send {
-    fn allocate(&mut self, bytes: usize) -> *mut u8 {
-        heap::allocate(bytes)
-    }
-    fn allocate_zeroed(&mut self, bytes: usize) -> *mut u8 {
-        heap::allocate_zeroed(bytes)
-    }
-    fn allocate_aligned(&mut self, bytes: usize, alignment: usize) -> *mut u8 {
-        heap::allocate_aligned(bytes, alignment)
-    }
-    /// # Safety
-    /// As for [`heap::reallocate`].
-    unsafe fn reallocate(&mut self, block: *mut u8, bytes: usize) -> *mut u8 {
-        // SAFETY: passed on.
-        unsafe { heap::reallocate(block, bytes) }
-    }
-    /// # Safety
-    /// As for [`heap::free`].
-    unsafe fn free(&mut self, block: *mut u8) {
-        // SAFETY: passed on.
-        unsafe { heap::free(block) }
-    }
-    /// # Safety
-    /// As for [`heap::usable_bytes`].
-    unsafe fn usable_bytes(&mut self, block: *mut u8) -> usize {
-        // SAFETY: passed on.
-        unsafe { heap::usable_bytes(block) }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Heap;
-
-impl Subject for Heap {}
-
-/// What a heap must never do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Violation {
-    Overlap,
-    /// A block's contents changed while somebody owned it, or were lost when it was moved.
-    Contents,
-    Alignment,
-    Room,
-    Zero,
-    /// There was no memory, and nothing that accounts for it.
-    Null,
-    /// The heap holds more or fewer blocks than the program.
-    Count,
-}
-
-#[derive(Clone, Debug)]
-pub struct Failure {
-    pub violation: Violation,
-    pub details: String,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:?}: {}", self.violation, self.details)
-    }
-}
-
-fn fail<T>(violation: Violation, details: String) -> Result<T, Failure> {
-    Err(Failure { violation, details })
-}
+/// What a heap must never do. It begins with one of these words: *overlap*; *contents* that changed while somebody owned a block, or were
+/// lost when it was moved; *alignment*; *room*; *zero*; *null*, where nothing accounts for it; *count*, of blocks that the heap holds.
+pub type Failure = String;
 
 /// One thing that a program does with the heap. `which` chooses among the blocks that it owns.
 #[derive(Clone, Copy, Debug)]
@@ -110,11 +46,10 @@ impl Owned {
     fn claim(&self, start: usize, bytes: usize) -> Result<(), Failure> {
         let Some(mut owned) = self.map() else { return Ok(()) };
         let end = start + bytes.max(1);
-        if let Some((&other, &other_end)) = owned.range(..end).next_back()
+        if let Some((other, &other_end)) = owned.range(..end).next_back()
             && other_end > start
         {
-            let other = format!("{other:#x}..{other_end:#x}");
-            return fail(Violation::Overlap, format!("{start:#x}..{end:#x} was given while {other} is owned"));
+            return Err(format!("overlap: {start:#x}..{end:#x} was given while {other:#x}..{other_end:#x} is owned"));
         }
         owned.insert(start, end);
         Ok(())
@@ -132,8 +67,8 @@ impl Owned {
 }
 
 /// The program's side: the blocks of one thread.
-pub struct Model<S: Subject> {
-    subject: S,
+pub struct Model {
+    subject: Subject,
     owned: Owned,
     blocks: Vec<Block>,
     tag: u64,
@@ -146,9 +81,9 @@ pub struct Model<S: Subject> {
     pub may_fail: bool,
 }
 
-impl<S: Subject> Model<S> {
+impl Model {
     /// A program that owns nothing and may own up to `limit` bytes. `tag` tells its blocks from other programs'.
-    pub fn new(subject: S, owned: Owned, tag: u64, limit: usize) -> Self {
+    pub fn new(subject: Subject, owned: Owned, tag: u64, limit: usize) -> Self {
         Model { subject, owned, blocks: Vec::new(), tag: tag << 32, limit, total: 0, nulls: 0, may_fail: false }
     }
 
@@ -165,10 +100,7 @@ impl<S: Subject> Model<S> {
                 self.allocate(bytes, alignment, |subject| subject.allocate_aligned(bytes, alignment)).map(drop)
             }
             Operation::Reallocate { which, bytes } => self.reallocate(which, bytes),
-            Operation::Free { which } => match self.index(which) {
-                Some(index) => self.free(index),
-                None => Ok(()),
-            },
+            Operation::Free { which } => self.index(which).map_or(Ok(()), |index| self.free(index)),
             Operation::Trim { keep } => {
                 heap::trim(keep);
                 Ok(())
@@ -204,7 +136,7 @@ impl<S: Subject> Model<S> {
     }
 
     fn allocate(
-        &mut self, bytes: usize, alignment: usize, request: impl FnOnce(&mut S) -> *mut u8,
+        &mut self, bytes: usize, alignment: usize, request: impl FnOnce(&mut Subject) -> *mut u8,
     ) -> Result<Option<Block>, Failure> {
         while self.total + bytes > self.limit && !self.blocks.is_empty() {
             self.free(0)?;
@@ -222,21 +154,18 @@ impl<S: Subject> Model<S> {
         if self.may_fail || bytes > LARGEST_REQUEST {
             return Ok(());
         }
-        fail(Violation::Null, format!("no memory for {bytes} bytes"))
+        Err(format!("null: no memory for {bytes} bytes"))
     }
 
     /// Checks a block that was just given, and fills it.
     fn enter(&mut self, start: *mut u8, bytes: usize, alignment: usize) -> Result<Block, Failure> {
         if !(start as usize).is_multiple_of(alignment.max(16)) {
-            return fail(
-                Violation::Alignment,
-                format!("{bytes} bytes at {start:p}, alignment {alignment} was asked for"),
-            );
+            return Err(format!("alignment: {bytes} bytes at {start:p}, alignment {alignment} was asked for"));
         }
         // SAFETY: the block was given to us.
         let usable = unsafe { self.subject.usable_bytes(start) };
         if usable < bytes {
-            return fail(Violation::Room, format!("{usable} bytes at {start:p} for a request of {bytes}"));
+            return Err(format!("room: {usable} bytes at {start:p} for a request of {bytes}"));
         }
         self.owned.claim(start as usize, usable)?;
         self.tag += 1;
@@ -249,7 +178,7 @@ impl<S: Subject> Model<S> {
 
     fn allocate_zeroed(&mut self, bytes: usize) -> Result<(), Failure> {
         let mut damage = None;
-        let request = |subject: &mut S| {
+        let request = |subject: &mut Subject| {
             let start = subject.allocate_zeroed(bytes);
             let block = Block { start: start as usize, usable: bytes, tag: 0 };
             // Before anything is written to it.
@@ -259,7 +188,7 @@ impl<S: Subject> Model<S> {
         let block = self.allocate(bytes, 16, request)?;
         match (block, damage) {
             (Some(block), Some(offset)) => {
-                fail(Violation::Zero, format!("{bytes} zeroed bytes at {:#x}: not zero at {offset}", block.start))
+                Err(format!("zero: {bytes} zeroed bytes at {:#x}: not zero at {offset}", block.start))
             }
             _ => Ok(()),
         }
@@ -283,13 +212,9 @@ impl<S: Subject> Model<S> {
         self.total -= old.usable;
         self.enter(start, bytes, 16)?;
         match damage {
-            Some(offset) => fail(
-                Violation::Contents,
-                format!(
-                    "byte {offset} of {} was lost when {:#x} was moved to {start:p} for {bytes}",
-                    old.usable, old.start
-                ),
-            ),
+            Some(offset) => {
+                Err(format!("contents: {old:x?} lost byte {offset} when it was moved to {start:p} for {bytes}"))
+            }
             None => Ok(()),
         }
     }
@@ -310,16 +235,12 @@ impl<S: Subject> Model<S> {
 
     fn check_contents(&self, index: usize, bytes: usize) -> Result<(), Failure> {
         let block = self.blocks[index];
-        match block.find_damage(bytes) {
-            Some(offset) => {
-                fail(Violation::Contents, format!("{block:x?} changed at byte {offset} while it was owned"))
-            }
-            None => Ok(()),
-        }
+        let wrong = |offset| Err(format!("contents: {block:x?} changed at byte {offset} while it was owned"));
+        block.find_damage(bytes).map_or(Ok(()), wrong)
     }
 }
 
-impl<S: Subject> Drop for Model<S> {
+impl Drop for Model {
     /// After a failure: leaves the heap as it was found, as far as that is possible.
     fn drop(&mut self) {
         while !self.blocks.is_empty() {
@@ -343,7 +264,7 @@ impl AtRest {
         let found = blocks_in_use(&starts)?;
         if found != self.blocks + starts.len() {
             let expected = self.blocks + starts.len();
-            return fail(Violation::Count, format!("the heap holds {found} blocks in use, expected {expected}"));
+            return Err(format!("count: the heap holds {found} blocks in use, expected {expected}"));
         }
         Ok(())
     }
@@ -358,7 +279,7 @@ fn blocks_in_use(starts: &HashSet<usize>) -> Result<usize, Failure> {
         }
     });
     match twice {
-        Some(object) => fail(Violation::Overlap, format!("{object:p} is in an array, and in use or in another array")),
+        Some(object) => Err(format!("overlap: {object:p} is in an array, and in use or in another array")),
         None => Ok(in_use.objects + in_use.large_blocks),
     }
 }

@@ -1,7 +1,8 @@
 //! Programs at random: sequences of operations, and what runs them on the heap.
 
 use super::blocks::Block;
-use super::model::{AtRest, Failure, Heap, Model, Operation, Owned, Subject};
+use super::model::{AtRest, Failure, Model, Operation, Owned};
+use super::subject::Subject;
 use super::{Job, run};
 use super::{child, forked, random, seconds};
 use commensal::caches;
@@ -65,7 +66,7 @@ fn on_blocks(sizes: impl Strategy<Value = usize> + Clone) -> impl Strategy<Value
 }
 
 /// Runs the operations, and frees what is left; checks the heap every few steps if nobody else can be in it.
-pub fn run_one<S: Subject>(subject: S, operations: &[Operation]) -> Result<(), Failure> {
+pub fn run_one(subject: Subject, operations: &[Operation]) -> Result<(), Failure> {
     const STEPS: usize = 4;
     let owned = Owned::default();
     let at_rest = AtRest::begin();
@@ -83,7 +84,7 @@ pub fn run_one<S: Subject>(subject: S, operations: &[Operation]) -> Result<(), F
 
 /// Operations of one thread; after every few of them, a block goes to the next thread, which takes it in when it gets to it.
 fn run_thread(
-    mut model: Model<Heap>, operations: &[Operation], next: &Sender<Block>, inbox: &Receiver<Block>,
+    mut model: Model, operations: &[Operation], next: &Sender<Block>, inbox: &Receiver<Block>,
 ) -> Result<(), Failure> {
     for (step, &operation) in operations.iter().enumerate() {
         model.step(operation)?;
@@ -108,12 +109,12 @@ pub fn run_several(programs: &[Vec<Operation>]) -> Result<(), Failure> {
     for (number, (result, inbox)) in results.iter_mut().enumerate() {
         let (owned, next) = (owned.clone(), senders[(number + 1) % programs.len()].clone());
         jobs.push(Box::new(move || {
-            let model = Model::new(Heap, owned, number as u64 + 1, LIMIT / 4);
+            let model = Model::new(Subject::new(None), owned, number as u64 + 1, LIMIT / 4);
             *result = run_thread(model, &programs[number], &next, inbox);
         }));
     }
     run(jobs);
-    let mut rest = Model::new(Heap, owned.clone(), 99, LIMIT);
+    let mut rest = Model::new(Subject::new(None), owned.clone(), 99, LIMIT);
     for (result, inbox) in results {
         result?;
         inbox.try_iter().try_for_each(|block| rest.take_in(block))?;
@@ -150,7 +151,7 @@ pub fn hold<T: std::fmt::Debug>(
     let end = Instant::now() + duration;
     for seed in random::seed().. {
         let tested = runner(seed, CASES).run(&strategy, |input| {
-            let case = || play(seed, || property(&input)).map_err(|failure| failure.to_string());
+            let case = || play(seed, || property(&input));
             forked::run(case).map_err(TestCaseError::fail)
         });
         match tested {
