@@ -3,10 +3,9 @@
 //! Threads replace thousands of objects as fast as they can, and have each freed, dropped or called for by the runtime. What a section found
 //! keeps its stamp until the section ends; every call is made, once. `flood` says how many there were, and the most bytes that waited.
 
-use super::{Flavour, RIG, count, goes_on};
+use super::{CROWD, Planted, count, goes_on, of};
 use crate::common::random::Random;
 use commensal::{heap, rcu};
-use std::fmt;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -18,25 +17,22 @@ pub struct Flooded {
     stamp: AtomicU64,
 }
 
-/// What is known of floods.
-pub struct Floods {
-    current: AtomicPtr<Flooded>,
-    stamps: AtomicU64,
-    calls: AtomicU64,
-    called: AtomicU64,
-    /// Sections whose object was used again.
-    early: AtomicU64,
-    most_bytes: AtomicU64,
+static CURRENT: AtomicPtr<Flooded> = AtomicPtr::new(std::ptr::null_mut());
+static STAMPS: AtomicU64 = AtomicU64::new(0);
+static CALLS: AtomicU64 = AtomicU64::new(0);
+static CALLED: AtomicU64 = AtomicU64::new(0);
+/// Sections whose object was used again.
+static EARLY: AtomicU64 = AtomicU64::new(0);
+static MOST_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Sections whose object was used again: never.
+pub fn failures() -> u64 {
+    of(&EARLY)
 }
 
-pub static FLOODS: Floods = Floods {
-    current: AtomicPtr::new(std::ptr::null_mut()),
-    stamps: AtomicU64::new(0),
-    calls: AtomicU64::new(0),
-    called: AtomicU64::new(0),
-    early: AtomicU64::new(0),
-    most_bytes: AtomicU64::new(0),
-};
+pub fn report() -> String {
+    format!("flood: {} objects, {} calls, at most {} KiB", of(&STAMPS), of(&CALLED), of(&MOST_BYTES) >> 10)
+}
 
 /// What a section found, with its stamp.
 pub struct Found(*const Flooded, u64);
@@ -45,7 +41,7 @@ impl Found {
     /// What is found now, if there is a flood. For a section.
     pub fn now() -> Option<Found> {
         // SAFETY: it stays while the section is open.
-        let found = unsafe { FLOODS.current.load(Ordering::Acquire).as_ref() }?;
+        let found = unsafe { CURRENT.load(Ordering::Acquire).as_ref() }?;
         Some(Found(found, found.stamp.load(Ordering::Relaxed)))
     }
 
@@ -53,30 +49,15 @@ impl Found {
     pub fn check(&self) {
         // SAFETY: as above.
         if unsafe { (*self.0).stamp.load(Ordering::Relaxed) } != self.1 {
-            count(&FLOODS.early);
+            count(&EARLY);
         }
-    }
-}
-
-impl Floods {
-    /// Sections whose object was used again: never.
-    pub fn failures(&self) -> u64 {
-        self.early.load(Ordering::Relaxed)
-    }
-}
-
-impl fmt::Display for Floods {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [objects, calls, bytes] =
-            [&self.stamps, &self.called, &self.most_bytes].map(|figure| figure.load(Ordering::Relaxed));
-        write!(out, "flood: {objects} objects, {calls} calls, at most {} KiB", bytes >> 10)
     }
 }
 
 fn new_flooded() -> *mut Flooded {
     let place = heap::allocate(size_of::<Flooded>()).cast::<Flooded>();
     assert!(!place.is_null(), "there is memory");
-    let stamp = FLOODS.stamps.fetch_add(1, Ordering::Relaxed) + 1;
+    let stamp = STAMPS.fetch_add(1, Ordering::Relaxed) + 1;
     // SAFETY: ours.
     unsafe { place.write(Flooded { head: rcu::Head::new(), stamp: AtomicU64::new(stamp) }) };
     place
@@ -84,7 +65,7 @@ fn new_flooded() -> *mut Flooded {
 
 /// Frees what was called for, or dropped.
 unsafe extern "C" fn bury(head: *mut rcu::Head) {
-    count(&FLOODS.called);
+    count(&CALLED);
     let object = head.cast::<Flooded>();
     // SAFETY: nobody finds it any more, and it begins with its head.
     unsafe {
@@ -106,14 +87,14 @@ impl Drop for Buried {
 }
 
 /// Leaves an object to the runtime that nobody finds any more.
-fn retire<F: Flavour>(old: *mut Flooded, random: &mut Random) {
-    if F::IS_HASTY {
+fn retire(old: *mut Flooded, random: &mut Random) {
+    if Planted::Hasty.is_here() {
         // SAFETY: whatever waits is still there.
         unsafe { (*old).stamp.store(0, Ordering::Relaxed) };
     }
     let way = random.below(4);
     if way < 2 {
-        count(&FLOODS.calls);
+        count(&CALLS);
     }
     // SAFETY: it was taken out by the caller.
     unsafe {
@@ -125,16 +106,16 @@ fn retire<F: Flavour>(old: *mut Flooded, random: &mut Random) {
     }
 }
 
-pub fn flood<F: Flavour>(random: &mut Random) {
-    let _member = RIG.crowd.enrol();
+pub fn flood(random: &mut Random) {
+    let _member = CROWD.enrol();
     while goes_on() {
         for _ in 0..random.below(20_000) {
-            let old = FLOODS.current.swap(new_flooded(), Ordering::AcqRel);
+            let old = CURRENT.swap(new_flooded(), Ordering::AcqRel);
             if !old.is_null() {
-                retire::<F>(old, random);
+                retire(old, random);
             }
         }
-        FLOODS.most_bytes.fetch_max(rcu::waiting().bytes, Ordering::Relaxed);
+        MOST_BYTES.fetch_max(rcu::waiting().bytes, Ordering::Relaxed);
         match random.below(4) {
             0 => rcu::barrier(),
             1 => {}
@@ -144,14 +125,13 @@ pub fn flood<F: Flavour>(random: &mut Random) {
 }
 
 /// Every call was made, once, and nothing waits.
-pub fn is_over<F: Flavour>(random: &mut Random) -> Result<(), String> {
-    let floods = &FLOODS;
-    let last = floods.current.swap(std::ptr::null_mut(), Ordering::AcqRel);
+pub fn is_over(random: &mut Random) -> Result<(), String> {
+    let last = CURRENT.swap(std::ptr::null_mut(), Ordering::AcqRel);
     if !last.is_null() {
-        retire::<F>(last, random);
+        retire(last, random);
     }
     rcu::barrier();
-    let (calls, called) = (floods.calls.load(Ordering::Relaxed), floods.called.load(Ordering::Relaxed));
+    let (calls, called) = (of(&CALLS), of(&CALLED));
     let waiting = rcu::waiting().objects;
     if calls != called || waiting != 0 {
         return Err(format!("of {calls} calls {called} were made, and {waiting} objects wait after a barrier"));

@@ -5,85 +5,55 @@
 //! it did is seen after it; and a grace period is a full fence. `orders` says how often they met, and how often each read what the other one had written:
 //! both should happen. A section that reads first shows whether it is waited for, one that writes first, and whatever its partner's store overtakes, the fences.
 
-use super::{Flavour, RIG, count, dawdle, goes_on};
+use super::{CROWD, STOP, count, dawdle, goes_on, of, read_guard, wait};
 use crate::common::random::Random;
-use std::fmt;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// What two partners write and read, each time anew.
-pub struct Orders {
-    x: AtomicU64,
-    y: AtomicU64,
-    /// The turn that has begun, and the last one that the partner is through with.
-    turn: AtomicU64,
-    over: AtomicU64,
-    /// What the partner read.
-    read: AtomicU64,
-    met: AtomicU64,
-    left_saw: AtomicU64,
-    right_saw: AtomicU64,
-    neither_saw: AtomicU64,
+static X: AtomicU64 = AtomicU64::new(0);
+static Y: AtomicU64 = AtomicU64::new(0);
+/// What the partner read.
+static READ: AtomicU64 = AtomicU64::new(0);
+/// The turn that has begun, and the last one that the partner is through with.
+static TURN: AtomicU64 = AtomicU64::new(0);
+static OVER: AtomicU64 = AtomicU64::new(0);
+/// How often neither saw what the other one wrote, which must not be, only the leader did, only its partner, and both.
+static SEEN: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+pub fn failures() -> u64 {
+    of(&SEEN[0])
 }
 
-pub static ORDERS: Orders = Orders {
-    x: AtomicU64::new(0),
-    y: AtomicU64::new(0),
-    turn: AtomicU64::new(0),
-    over: AtomicU64::new(0),
-    read: AtomicU64::new(0),
-    met: AtomicU64::new(0),
-    left_saw: AtomicU64::new(0),
-    right_saw: AtomicU64::new(0),
-    neither_saw: AtomicU64::new(0),
-};
-
-impl Orders {
-    /// Times neither saw what the other one wrote: never.
-    pub fn failures(&self) -> u64 {
-        self.neither_saw.load(Ordering::Relaxed)
-    }
-
-    /// Whether each came first at least once.
-    pub fn met(&self) -> bool {
-        [&self.left_saw, &self.right_saw].iter().all(|times| times.load(Ordering::Relaxed) > 0)
-    }
+pub fn both_were_first() -> bool {
+    of(&SEEN[1]) > 0 && of(&SEEN[2]) > 0
 }
 
-impl fmt::Display for Orders {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [both, one, other] =
-            [&self.met, &self.left_saw, &self.right_saw].map(|times| times.load(Ordering::Relaxed));
-        write!(out, "orders: {both} both saw, {one} one, {other} the other")
-    }
+pub fn report() -> String {
+    let [_, one, other, both] = SEEN.each_ref().map(of);
+    format!("orders: {both} both saw, {one} one, {other} the other")
 }
 
 /// Has the partner begin a turn, and sees what both read.
-pub fn lead<F: Flavour>(flavour: F, random: &mut Random) {
-    let _member = RIG.crowd.enrol();
-    let orders = &ORDERS;
+pub fn lead(random: &mut Random) {
+    let _member = CROWD.enrol();
     for turn in 1.. {
-        orders.turn.store(turn, Ordering::Release);
+        TURN.store(turn, Ordering::Release);
         // A partner that sleeps is overtaken, unless it is waited for.
         (0..random.below(4)).for_each(|_| thread::yield_now());
         (0..random.below(300)).for_each(|_| spin_loop());
-        orders.x.store(turn, Ordering::Relaxed);
-        flavour.wait(random);
-        let left = orders.y.load(Ordering::Relaxed);
-        while orders.over.load(Ordering::Acquire) < turn {
-            if RIG.stop.load(Ordering::Relaxed) {
+        X.store(turn, Ordering::Relaxed);
+        wait(random);
+        let left = Y.load(Ordering::Relaxed);
+        while OVER.load(Ordering::Acquire) < turn {
+            if STOP.load(Ordering::Relaxed) {
                 return;
             }
             thread::yield_now();
         }
-        let right = orders.read.load(Ordering::Relaxed);
-        count(match (left == turn, right == turn) {
-            (true, true) => &orders.met,
-            (true, false) => &orders.left_saw,
-            (false, true) => &orders.right_saw,
-            (false, false) => &orders.neither_saw,
-        });
+        let right = READ.load(Ordering::Relaxed);
+        count(&SEEN[usize::from(left == turn) + 2 * usize::from(right == turn)]);
         if !goes_on() {
             return;
         }
@@ -91,31 +61,30 @@ pub fn lead<F: Flavour>(flavour: F, random: &mut Random) {
 }
 
 /// The partner: a section for most turns, another grace period for the others.
-pub fn follow<F: Flavour>(flavour: F, random: &mut Random) {
-    let _member = RIG.crowd.enrol();
-    let orders = &ORDERS;
+pub fn follow(random: &mut Random) {
+    let _member = CROWD.enrol();
     for turn in 1.. {
-        while orders.turn.load(Ordering::Acquire) < turn {
-            if RIG.stop.load(Ordering::Relaxed) {
+        while TURN.load(Ordering::Acquire) < turn {
+            if STOP.load(Ordering::Relaxed) {
                 return;
             }
             thread::yield_now();
         }
         (0..random.below(300)).for_each(|_| spin_loop());
-        let write = || orders.y.store(turn, Ordering::Relaxed);
-        let read = || orders.read.store(orders.x.load(Ordering::Relaxed), Ordering::Relaxed);
+        let write = || Y.store(turn, Ordering::Relaxed);
+        let read = || READ.store(X.load(Ordering::Relaxed), Ordering::Relaxed);
         if random.once_in(4) {
             write();
-            flavour.wait(random);
+            wait(random);
             read();
         } else {
             let reads_first = random.once_in(2);
             let (first, last): (&dyn Fn(), &dyn Fn()) = if reads_first { (&read, &write) } else { (&write, &read) };
-            let _section = flavour.read();
+            let _section = read_guard();
             first();
             dawdle(random);
             last();
         }
-        orders.over.store(turn, Ordering::Release);
+        OVER.store(turn, Ordering::Release);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What its sections find is counted with what the others find. A child waits until its thread's reader has reported, and for nobody else.
 
-use super::{Flavour, RIG, Section, count, dawdle, goes_on, wait_for_child};
+use super::{CHILDREN, CROWD, Planted, Section, count, dawdle, goes_on, wait_for_child};
 use crate::common::forks::Way;
 use crate::common::random::Random;
 use commensal::rcu;
@@ -14,12 +14,12 @@ fn register() -> Kickable {
     Kickable::register().expect("there is memory")
 }
 
-pub fn read<F: Flavour>(random: &mut Random) {
-    let _member = RIG.crowd.enrol();
+pub fn read(random: &mut Random) {
+    let _member = CROWD.enrol();
     while goes_on() {
         let mut reader = register();
         for _ in 0..random.below(50_000) {
-            if F::IS_ABSENT {
+            if Planted::Absent.is_here() {
                 // SAFETY: none; this is what is planted.
                 unsafe { reader.go_offline() };
             }
@@ -58,7 +58,7 @@ fn fork(reader: &mut Kickable, random: &mut Random) {
         reader.synchronize();
         Ok(())
     });
-    count(&RIG.children);
+    count(&CHILDREN);
     wait_for_child(child);
 }
 
