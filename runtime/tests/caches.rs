@@ -1,6 +1,5 @@
-//! Object caches: what their owners rely on. Runs on the simulated machine, too.
-
-mod common;
+//! Object caches: what their owners rely on. Runs on the simulated machine, too. Caches that threads use, tune, create and destroy at the same
+//! time are explored (`exploration/src/caches.rs`).
 
 use commensal::caches::{Alive, Cache, Constructed, ObjectCache, OutOfMemory, Refused, Untunable, Wanted};
 use commensal::central::Hook;
@@ -8,7 +7,6 @@ use commensal::heap::{self, check::check_valid};
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::kick;
 use commensal::machine::test_support::play;
-use common::{Job, run};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::null_mut;
@@ -246,78 +244,6 @@ fn many_caches_are_created_and_destroyed_without_a_kick() {
     });
 }
 
-/// Threads that take objects of a cache, say so in them, and give them back, also each other's, while `meanwhile` is done at least so many times.
-fn crowd(cache: &ObjectCache, times: usize, meanwhile: &(dyn Fn(usize) + Sync)) {
-    const WORKERS: usize = 3;
-    const ROUNDS: usize = 2000;
-    let done = AtomicUsize::new(0);
-    let handed_over: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-    let working = AtomicUsize::new(WORKERS);
-    let work = |thread: usize| {
-        let mut own = Vec::new();
-        for round in (0..).take_while(|&round| round < ROUNDS || done.load(Ordering::Relaxed) < times) {
-            let object = cache.allocate();
-            assert!(!object.is_null());
-            let tag = thread << 32 | round;
-            // SAFETY: the object is ours.
-            unsafe { object.cast::<usize>().write(tag) };
-            own.push((object, tag));
-            if round % 3 == 0 {
-                let (object, tag) = own.swap_remove(round % own.len());
-                // SAFETY: as above.
-                assert_eq!(unsafe { object.cast::<usize>().read() }, tag, "somebody else has the object, too");
-                match round % 2 {
-                    0 => free(cache, object),
-                    _ => handed_over.lock().expect("nobody panicked").push(object as usize),
-                }
-            }
-            if own.len() > 100 {
-                own.drain(..50).for_each(|(object, _)| free(cache, object));
-                let theirs = handed_over.lock().expect("nobody panicked").pop();
-                theirs.into_iter().for_each(|object| free(cache, object as *mut u8));
-            }
-        }
-        own.into_iter().for_each(|(object, _)| free(cache, object));
-        working.fetch_sub(1, Ordering::Relaxed);
-    };
-    let disturb = || {
-        while working.load(Ordering::Relaxed) > 0 {
-            meanwhile(done.fetch_add(1, Ordering::Relaxed));
-        }
-    };
-    let mut jobs: Vec<Job<'_>> = vec![Box::new(disturb)];
-    jobs.extend((0..WORKERS).map(|thread| Box::new(move || work(thread)) as Job<'_>));
-    run(jobs);
-    handed_over.into_inner().expect("nobody panicked").into_iter().for_each(|object| free(cache, object as *mut u8));
-}
-
-/// How often something is done to a cache that is in use.
-const TIMES: usize = if cfg!(debug_assertions) { 20 } else { 2000 };
-
-#[test]
-fn cache_in_use_can_be_tuned() {
-    alone(|| {
-        let cache = create(64, 8);
-        let sizes = [(250, 125), (2, 1), (64, 16), (1000, 100), (1, 1)];
-        crowd(cache, TIMES, &|time| {
-            let (limit, batch) = sizes[time % sizes.len()];
-            assert!(matches!(cache.tune(limit, batch), Ok(()) | Err(Untunable::Refused)));
-        });
-        assert_eq!(destroy(cache), Ok(()));
-    });
-}
-
-#[test]
-fn cache_in_use_can_be_shrunk() {
-    alone(|| {
-        let cache = create(3000, 8);
-        crowd(cache, TIMES, &|_| {
-            cache.shrink();
-        });
-        assert_eq!(destroy(cache), Ok(()));
-    });
-}
-
 #[test]
 fn typed_cache_drops_values_and_keeps_constructed_objects() {
     alone(|| {
@@ -361,69 +287,6 @@ fn typed_cache_drops_values_and_keeps_constructed_objects() {
         drop(many);
         assert!(lists.destroy().is_ok());
     });
-}
-
-/// The names of the caches that the slab table shows, with the bytes of an object of each.
-fn shown() -> Vec<(String, usize)> {
-    let mut table = String::new();
-    heap::report::write_slabinfo(&mut table).expect("a string takes it");
-    let row = |line: &str| {
-        let mut words = line.split_whitespace();
-        Some((words.next()?.to_string(), words.nth(2)?.parse().ok()?))
-    };
-    table.lines().skip(2).map(|line| row(line).expect("a row has a name and sizes")).collect()
-}
-
-#[test]
-fn slab_table_shows_only_caches_that_existed() {
-    const KINDS: [(&str, usize); 2] = [("of-large-objects-and-a-long-name", 3008), ("of-small-ones", 96)];
-    let come_and_go = |kind: usize| {
-        let (name, bytes) = KINDS[kind];
-        let cache =
-            ObjectCache::create(&Wanted { name: name.as_bytes(), ..wanted(bytes, 8) }).expect("there is memory");
-        free(cache, cache.allocate());
-        let meanwhile = shown();
-        destroy(cache).expect("nothing of it is alive");
-        meanwhile
-    };
-    alone(|| {
-        let ours = |rows: Vec<(String, usize)>| rows.into_iter().filter(|(name, _)| name.starts_with("of-")).collect();
-        let allowed: Vec<Vec<(String, usize)>> = [0, 1].map(|kind| ours(come_and_go(kind))).into();
-        let allowed = allowed.concat();
-        assert_eq!(allowed.len(), 2, "{allowed:?}");
-        let (end, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let change = || {
-            for turn in 0..if cfg!(debug_assertions) { 4000 } else { 400_000 } {
-                come_and_go(turn % 2);
-            }
-            end.store(1, Ordering::Relaxed);
-        };
-        let look = || {
-            while end.load(Ordering::Relaxed) == 0 {
-                let rows: Vec<_> = ours(shown());
-                assert!(rows.iter().all(|row| allowed.contains(row)), "{rows:?}, but there are only {allowed:?}");
-                seen.fetch_add(rows.len(), Ordering::Relaxed);
-            }
-        };
-        run(vec![Box::new(change), Box::new(look)]);
-        assert!(seen.into_inner() > 100, "hardly any cache was seen");
-    });
-}
-
-#[test]
-fn threads_that_meet_at_the_first_use_share_one_cache() {
-    static SHARED: Cache<[u64; 4]> = Cache::new("shared");
-    alone(|| {
-        let cache = Cache::<[u64; 4]>::new("raced");
-        let work = || {
-            let boxes: Vec<_> = (0..10).map(|n| cache.alloc([n; 4]).expect("there is memory")).collect();
-            boxes.iter().zip(0..).for_each(|(object, n)| assert_eq!(**object, [n; 4]));
-        };
-        run((0..4).map(|_| Box::new(work) as Job<'_>).collect());
-        assert_eq!(cache.alive(), 0);
-        assert!(cache.destroy().is_ok());
-    });
-    assert_eq!(SHARED.name(), "shared");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod common;
 
+use commensal::rcu::qsbr::KickableReader;
 use commensal::rcu::{self, Cell, NotExchanged};
 use common::child::in_both_modes;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -43,6 +44,7 @@ fn cell_keeps_loaded_values_and_loses_no_update() {
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
+                    let mut reader = KickableReader::register().unwrap();
                     let (mut last, mut loads) = (0, 0u64);
                     while !end.load(Ordering::Relaxed) || loads == 0 {
                         let loaded = cell.load();
@@ -50,8 +52,11 @@ fn cell_keeps_loaded_values_and_loses_no_update() {
                         assert!(number >= last, "{number} came after {last}");
                         thread::yield_now();
                         assert_eq!(loaded.check(), number);
-                        let other = plain.load();
+                        let section = reader.read();
+                        let other = plain.load_in(&section);
                         assert!(other.iter().all(|word| *word == other[0]), "found {other:?}");
+                        drop(section);
+                        reader.checkpoint();
                         (last, loads) = (number, loads + 1);
                     }
                 });

@@ -12,50 +12,15 @@ use commensal::{heap, rcu::Waiting};
 use common::child::{self, in_both_modes};
 use common::peak::comes;
 use common::{PATIENCE, have_threads};
-use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const SIZES: [usize; 6] = [16, 64, 200, 4096, 30_000, 200_000];
-
 fn block(bytes: usize) -> *mut u8 {
     let block = heap::allocate(bytes);
     assert!(!block.is_null());
     block
-}
-
-#[test]
-fn blocks_are_freed_after_the_section_and_not_before() {
-    in_both_modes(|| {
-        have_threads();
-        // Nobody is held up here.
-        rcu::set_knob("high_kib", 1_000_000).unwrap();
-        for bytes in SIZES {
-            const BLOCKS: usize = 1000;
-            let section = rcu::read();
-            let deferred: HashSet<usize> = (0..BLOCKS).map(|_| block(bytes) as usize).collect();
-            // SAFETY: ours.
-            let defer = |&block: &usize| unsafe { rcu::defer_free(block as *mut u8) };
-            thread::scope(|scope| {
-                scope.spawn(|| deferred.iter().for_each(defer));
-            });
-            let found =
-                |others: &[*mut u8]| others.iter().filter(|&&other| deferred.contains(&(other as usize))).count();
-            let others: Vec<_> = (0..BLOCKS).map(|_| block(bytes)).collect();
-            assert_eq!(found(&others), 0, "a block of {bytes} bytes was used again before the section ended");
-            let waiting = rcu::waiting();
-            assert!(waiting.objects == BLOCKS as u64 && waiting.bytes >= (BLOCKS * bytes) as u64, "{waiting:?}");
-            drop(section);
-            rcu::barrier();
-            assert_eq!(rcu::waiting().objects, 0);
-            let again: Vec<_> = (0..BLOCKS).map(|_| block(bytes)).collect();
-            assert!(found(&again) > BLOCKS / 2, "of {BLOCKS} blocks of {bytes} bytes {} came back", found(&again));
-            // SAFETY: ours.
-            others.into_iter().chain(again).for_each(|block| unsafe { heap::free(block) });
-        }
-    });
 }
 
 #[test]
@@ -304,30 +269,24 @@ fn deferral_misuse_ends_the_program_with_a_message() {
     unsafe extern "C" fn waits(_: *mut Head) {
         rcu::barrier();
     }
+    const WAITS: &str = "waits for what was deferred in a read section, or in a deferred call";
+    fn in_a_section() {
+        let _section = rcu::read();
+        rcu::barrier();
+    }
+    fn in_a_call() {
+        // SAFETY: a head for ever.
+        unsafe { rcu::call(Box::into_raw(Box::new(Head::new())), waits) };
+        thread::sleep(PATIENCE);
+    }
+    fn foreign() {
+        // SAFETY: not kept.
+        unsafe { rcu::defer_free(Box::into_raw(Box::new(7u64)).cast()) };
+    }
     let cases: [(&str, fn(), &str); 3] = [
-        (
-            "section",
-            || {
-                let _section = rcu::read();
-                rcu::barrier();
-            },
-            "waits for what was deferred in a read section, or in a deferred call",
-        ),
-        (
-            "call",
-            || {
-                // SAFETY: a head for ever.
-                unsafe { rcu::call(Box::into_raw(Box::new(Head::new())), waits) };
-                thread::sleep(PATIENCE);
-            },
-            "waits for what was deferred in a read section, or in a deferred call",
-        ),
-        (
-            "foreign",
-            // SAFETY: not kept.
-            || unsafe { rcu::defer_free(Box::into_raw(Box::new(7u64)).cast()) },
-            "free of a foreign pointer",
-        ),
+        ("section", in_a_section, WAITS),
+        ("call", in_a_call, WAITS),
+        ("foreign", foreign, "free of a foreign pointer"),
     ];
     if let Some(case) = child::case() {
         have_threads();

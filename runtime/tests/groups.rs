@@ -1,13 +1,10 @@
-//! Groups: what their owners rely on. Runs on the simulated machine, too.
-
-mod common;
+//! Groups: what their owners rely on. Runs on the simulated machine, too. Threads that meet in groups and at limits are explored
+//! (`exploration/src/groups.rs`).
 
 use commensal::group::{Busy, Core, Entry, Group, NotInside, Refused, innermost};
 use commensal::heap::{self, check::check_valid, report};
 use commensal::machine::test_support::play;
-use common::{Job, run};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -172,62 +169,6 @@ fn group_limit_is_reached_and_never_passed() {
         assert!(group.alloc(0_u64).is_err());
         drop(values);
         assert!(group.alloc(0_u64).is_ok());
-    });
-}
-
-#[test]
-fn group_limit_holds_for_many_threads_at_once() {
-    const OBJECT: usize = 256;
-    const MOST: usize = 600;
-    const THREADS: usize = 4;
-    alone(|| {
-        let group = group("limited");
-        group.set_limit(Some((MOST * OBJECT) as u64));
-        let (held, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let blocks = Mutex::new(Vec::new());
-        let job = || {
-            let mut own = Vec::new();
-            // Some come and go, and then all take what there is.
-            for step in 0..400 {
-                if step % 3 < 2 {
-                    own.extend(group.core().allocate(OBJECT, 8).map(|block| block as usize));
-                } else {
-                    own.pop().into_iter().for_each(free);
-                }
-            }
-            while let Some(block) = group.core().allocate(OBJECT, 8) {
-                own.push(block as usize);
-            }
-            held.fetch_add(own.len(), Ordering::Relaxed);
-            refused.fetch_add(1, Ordering::Relaxed);
-            blocks.lock().unwrap().append(&mut own);
-            assert!(group.charged() <= (MOST * OBJECT) as u64, "{} bytes are charged", group.charged());
-        };
-        run((0..THREADS).map(|_| Box::new(job) as Job<'_>).collect());
-        // Whoever was refused first may have been before others gave back; the last one was refused when all was taken.
-        assert_eq!((held.into_inner(), refused.into_inner()), (MOST, THREADS));
-        assert_eq!((group.charged(), group.peak()), ((MOST * OBJECT) as u64, (MOST * OBJECT) as u64));
-        blocks.into_inner().unwrap().into_iter().for_each(free);
-    });
-}
-
-#[test]
-fn threads_racing_for_a_groups_first_cache_create_one() {
-    alone(|| {
-        for _ in 0..50 {
-            let group = group("raced");
-            let blocks = Mutex::new(Vec::new());
-            let job = || {
-                let block = group.core().allocate(100, 8).expect("there is memory");
-                blocks.lock().unwrap().push(block as usize);
-            };
-            run((0..3).map(|_| Box::new(job) as Job<'_>).collect());
-            let mut blocks = blocks.into_inner().unwrap();
-            blocks.sort_unstable();
-            blocks.dedup();
-            assert_eq!((blocks.len(), group.statistics().caches), (3, 1));
-            assert!(group.destroy().is_ok());
-        }
     });
 }
 
