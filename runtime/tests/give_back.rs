@@ -10,13 +10,11 @@ use commensal::caches::{ObjectCache, Wanted};
 use commensal::heap::{self, check, report};
 use commensal::machine::slot;
 use commensal::machine::vm::PAGE;
-use common::PATIENCE;
 use common::child::{self, with_settings};
-use common::peak::{Blocks, MIB, resident};
+use common::peak::{Blocks, MIB, comes, resident};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
 
 /// Acts a test out in both modes, with these settings, after some use of memory.
 fn in_child(conf: &str, body: fn()) {
@@ -38,38 +36,20 @@ fn leftovers(use_memory: impl FnOnce()) -> (usize, usize) {
 }
 
 #[test]
-fn small_blocks_after_trim() {
-    in_child("stats:off", || {
-        let (_, trimmed) = leftovers(|| Blocks::of(64 * MIB, &[16, 48, 112, 640, 3000]).free());
-        assert!(trimmed < MIB, "{trimmed} bytes are left of 64 MiB");
-    });
-}
-
-#[test]
-fn large_blocks_after_trim() {
-    in_child("stats:off", || {
-        let (_, trimmed) = leftovers(|| Blocks::of(64 * MIB, &[100_000, MIB, 3 * MIB]).free());
-        assert!(trimmed < MIB, "{trimmed} bytes are left of 64 MiB");
-    });
-}
-
-#[test]
-fn huge_blocks_at_once() {
+fn blocks_leave_nothing_after_trim_and_huge_ones_at_once() {
     in_child("stats:off", || {
         let (freed, _) = leftovers(|| Blocks::of(100 * MIB, &[100 * MIB]).free());
         assert!(freed < MIB, "{freed} bytes are left of 100 MiB");
-    });
-}
-
-#[test]
-fn blocks_of_threads_that_ended() {
-    in_child("stats:off", || {
-        let work = || thread::spawn(|| Blocks::of(8 * MIB, &[32, 200, 1500]).free());
+        for sizes in [&[100_000, MIB, 3 * MIB][..], &[16, 48, 112, 640, 3000]] {
+            let (_, trimmed) = leftovers(|| Blocks::of(64 * MIB, sizes).free());
+            assert!(trimmed < MIB, "{trimmed} bytes are left of 64 MiB in {sizes:?}");
+        }
         let (_, trimmed) = leftovers(|| {
-            let threads: Vec<_> = (0..8).map(|_| work()).collect();
+            let work = |_| thread::spawn(|| Blocks::of(8 * MIB, &[32, 200, 1500]).free());
+            let threads: Vec<_> = (0..8).map(work).collect();
             threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         });
-        assert!(trimmed < 2 * MIB, "{trimmed} bytes are left of 64 MiB, slots {:?}", slot::mode());
+        assert!(trimmed < 2 * MIB, "{trimmed} bytes are left of threads that ended, slots {:?}", slot::mode());
     });
 }
 
@@ -137,15 +117,12 @@ fn must_decay_to(bound: usize) {
     let before = resident();
     Blocks::of(64 * MIB, &[MIB]).free();
     let freed = resident() - before;
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
-        thread::sleep(Duration::from_millis(50));
+    let left = || resident().saturating_sub(before);
+    let has_decayed = comes(|| {
         Blocks::of(64 << 10, &[64 << 10]).free();
-        if resident().saturating_sub(before) < bound {
-            return println!("from {} MiB", freed >> 20);
-        }
-    }
-    panic!("{} bytes are left of {freed}", resident() - before);
+        left() < bound
+    });
+    assert!(has_decayed, "{} bytes are left of {freed}", left());
 }
 
 /// Page faults of the calling thread that needed no disk.

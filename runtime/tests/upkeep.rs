@@ -1,28 +1,26 @@
-//! Upkeep on this computer: what goes back and when, who is made for it and who is woken, and what happens beside it.
+//! Upkeep on this computer: what goes back and when, who is made for it and who is woken.
 //!
-//! Each case plays in a process of its own, in both modes of the machine where that makes a difference, with an interval much shorter than the usual
-//! second. What comes by itself is waited for as long as a busy machine may need; how soon it comes is looked at where the embedder says what time it is.
+//! Each case plays in a process of its own, in both modes of the machine where that makes a difference, with an interval much shorter than
+//! the usual second. What comes by itself is waited for as long as a busy machine may need; how soon it comes is looked at where the
+//! embedder says what time it is. Threads at work beside the shepherd are in tests/stress.rs, and explored.
 //!
 //! Planted bugs that were seen here: turns that are never missed, a shepherd that is not woken, pages that are not idle until another
-//! interval has passed, kicks that only order memory (the check of contents, beside the shepherd), upkeep that is on where it was turned off, ticks that
-//! do nothing, slots that have to miss a turn first, a group's use that is not told, a shepherd in small processes, a child that takes its parent's for its
-//! own, and pages that upkeep made free and that were not idle at once.
+//! interval has passed, upkeep that is on where it was turned off, ticks that do nothing, slots that have to miss a turn first, a group's
+//! use that is not told, a shepherd in small processes, a child that takes its parent's for its own, and pages that upkeep made free and
+//! that were not idle at once.
 
 mod common;
 
 use commensal::heap;
-use commensal::machine::{clock, process, slot};
+use commensal::machine::{clock, process};
 use commensal::upkeep::{self, Report};
-use common::child::{self, act_out, with_settings};
+use common::PATIENCE;
+use common::child::{self, with_settings};
 use common::forks::{FINE, Way, wait_for};
 use common::peak::{Blocks, MIB, after_a_peak, comes, resident};
-use common::random::Random;
-use common::{PATIENCE, goes_on};
 use std::fs;
-use std::hint::black_box;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -218,18 +216,13 @@ fn swinging_load_keeps_its_pages() {
     });
 }
 
-fn memory_of_groups() -> Vec<(u64, u64)> {
-    let mut found = Vec::new();
-    process::memory_of_groups(|used, limit| found.push((used, limit)));
-    found
-}
-
 /// A group of its own, with a limit, where the kernel lets us make one.
 #[test]
 fn control_group_limit_is_found_by_a_member() {
     const LIMIT: u64 = 1 << 30;
     if child::case().is_some() {
-        let found = memory_of_groups();
+        let mut found = Vec::new();
+        process::memory_of_groups(|used, limit| found.push((used, limit)));
         println!("{found:?}");
         let &(used, limit) = found.first().expect("there is a limit");
         assert!(limit == LIMIT && (1..LIMIT).contains(&used), "{used} of {limit}, and the limit is {LIMIT}");
@@ -258,87 +251,6 @@ fn control_group_limit_is_found_by_a_member() {
 }
 
 #[test]
-fn control_group_limit_is_found() {
-    let groups = fs::read_to_string("/proc/self/cgroup").expect("the kernel tells");
-    let of_first = groups.lines().find_map(|line| line.split_once(":memory:"));
-    let folder = match of_first {
-        Some((_, path)) => format!("/sys/fs/cgroup/memory{path}"),
-        None => format!("/sys/fs/cgroup{}", groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("")),
-    };
-    let read = |file: &str| fs::read_to_string(format!("{folder}/{file}")).ok()?.trim().parse::<u64>().ok();
-    let limit = read(if of_first.is_some() { "memory.limit_in_bytes" } else { "memory.max" });
-    let found = memory_of_groups();
-    if let Some(limit) = limit.filter(|&limit| limit < 1 << 60) {
-        let &(used, told) = found.first().expect("there is a limit");
-        assert!(told == limit && (1..=limit).contains(&used), "{used} of {told}, and the limit is {limit}");
-    }
-    println!("{found:?} in {folder}");
-}
-
-/// Threads at work, whose slots are said to be deserted again and again; everything is checked.
-#[test]
-fn threads_at_work_lose_nothing_to_the_shepherd() {
-    act_out(1.0, |seed, end| {
-        upkeep::set_knob("interval_ms", 1).expect("it is in range");
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for number in 0..3 {
-                let is_over = &is_over;
-                scope.spawn(move || {
-                    let mut random = Random::new(seed, number);
-                    while !is_over.load(Ordering::Relaxed) {
-                        // Few sizes, which stay on the fast path: nobody comes along a slow one, and turns are missed.
-                        let blocks: Vec<_> = (0..20).map(|_| block(&mut random, seed ^ number)).collect();
-                        for _ in 0..random.below(30) {
-                            blocks.iter().for_each(check);
-                        }
-                        blocks.into_iter().for_each(|block| {
-                            check(&block);
-                            // SAFETY: the block is ours.
-                            unsafe { heap::free(block.0.cast()) }
-                        });
-                        if random.below(50) == 0 {
-                            Blocks::new(MIB).free();
-                        }
-                    }
-                });
-            }
-            let has_deserted = || Report::read().deserted_turns > 20 || slot::mode() == slot::Mode::PerThread;
-            while goes_on(end, has_deserted()) {
-                // As if there were two shepherds: an embedder may tick beside.
-                upkeep::tick();
-                thread::sleep(Duration::from_micros(300));
-            }
-            is_over.store(true, Ordering::Relaxed);
-        });
-        // Nobody may be in the heap while it is checked.
-        upkeep::set_knob("shepherd", 0).expect("it is in range");
-        assert!(comes(|| shepherds().is_empty()), "the shepherd stays");
-        let report = Report::read();
-        assert!(report.deserted_turns > 20 || slot::mode() == slot::Mode::PerThread, "{report:?}");
-        heap::trim(0);
-        heap::check::check_valid(|_| {});
-        eprintln!("{report:?}");
-    });
-}
-
-/// A block that is filled with its own mark.
-fn block(random: &mut Random, mark: u64) -> (*mut u64, usize, u64) {
-    let words = [2, 4, 8, 100][random.below(4)];
-    let block: *mut u64 = heap::allocate(words * 8).cast();
-    let mark = mark << 32 ^ block as u64;
-    // SAFETY: the block is ours, and has so many words.
-    (0..words).for_each(|word| unsafe { block.add(word).write(mark) });
-    (block, words, mark)
-}
-
-fn check(&(block, words, mark): &(*mut u64, usize, u64)) {
-    // SAFETY: as above.
-    let is_ours = (0..words).all(|word| unsafe { black_box(block).add(word).read() } == mark);
-    assert!(is_ours, "somebody else has written to a block of {} bytes", words * 8);
-}
-
-#[test]
 fn forked_child_gets_a_shepherd_of_its_own() {
     with_settings("upkeep.interval_ms:20", &child::MODES, || {
         // From time to time somebody allocates; who comes first, and finds that there is much, makes it.
@@ -351,13 +263,10 @@ fn forked_child_gets_a_shepherd_of_its_own() {
         assert!(comes(), "{:?}", Report::read());
         let child = Way::Fork.fork_and(|| {
             let is_inherited = Report::read().has_shepherd;
-            let is_mine = comes();
-            if is_inherited {
-                Err(1)
-            } else if is_mine {
-                Ok(())
-            } else {
-                Err(2)
+            match (is_inherited, comes()) {
+                (true, _) => Err(1),
+                (false, true) => Ok(()),
+                (false, false) => Err(2),
             }
         });
         assert_eq!(wait_for(child, PATIENCE), Some(FINE), "{:?}", Report::read());
