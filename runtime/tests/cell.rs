@@ -3,7 +3,7 @@
 mod common;
 
 use commensal::rcu::qsbr::KickableReader;
-use commensal::rcu::{self, Cell, NotExchanged};
+use commensal::rcu::{self, Cell};
 use common::child::in_both_modes;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
@@ -85,18 +85,22 @@ fn cell_keeps_loaded_values_and_loses_no_update() {
 }
 
 #[test]
-fn values_are_exchanged_if_they_are_the_same_ones() {
+fn value_replaced_meanwhile_is_changed_again() {
     in_both_modes(|| {
-        let mut cell = Cell::new(String::from("one")).unwrap();
+        let cell = Cell::new(String::from("one")).unwrap();
         let first = cell.load();
         cell.store("two".into()).unwrap();
         assert_eq!(*first, "one");
-        let refused = cell.compare_exchange(first, "three".into());
-        assert_eq!(refused, Err(NotExchanged::Changed("three".into())));
-        assert_eq!(cell.compare_exchange(cell.load(), "four".into()), Ok(()));
-        cell.get_mut().push_str("teen");
-        assert_eq!(format!("{cell:?}"), r#"Cell("fourteen")"#);
-        assert_eq!(cell.into_inner(), "fourteen");
+        drop(first);
+        cell.update(|now| {
+            if now == "two" {
+                cell.store("three".into()).unwrap();
+            }
+            format!("{now} and four")
+        })
+        .unwrap();
+        assert_eq!(format!("{cell:?}"), r#"Cell("three and four")"#);
+        drop(cell);
         rcu::barrier();
         assert_eq!(rcu::waiting().objects, 0);
     });

@@ -7,13 +7,12 @@
 
 mod common;
 
-use commensal::counter::{CounterSet, Counters, DEFAULT_RANGE, LazyCounter, NoMemory, PerCpuCounter, PerCpuSet};
+use commensal::counter::{CounterSet, Counters, DEFAULT_RANGE, LazyCounter, NoMemory, PerCpuSet};
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::slot::{self, Mode, Pair, ROW};
 use commensal::percpu::{Area, Block, CELL, Preparation};
 use common::child::{self, in_both_modes};
 use std::cmp::Ordering as Order;
-use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Barrier;
@@ -115,7 +114,7 @@ fn counter_indices_beyond_the_end_panic() {
             }
         };
         type Call = fn(&CounterSet<3>, usize);
-        let calls: [(&str, Call); 15] = [
+        let calls: [(&str, Call); 13] = [
             ("add", |set, index| set.add(index, 1)),
             ("sub", |set, index| set.sub(index, 1)),
             ("add_remote", |set, index| set.add_remote(index, 1)),
@@ -130,8 +129,6 @@ fn counter_indices_beyond_the_end_panic() {
             ("compare", |set, index| _ = set.compare(index, 1)),
             ("set", |set, index| set.set(index, 5)),
             ("reset", |set, index| _ = set.reset(index)),
-            ("all().add", |set, index| set.all().add(index, 1)),
-            ("all().add_remote", |set, index| set.all().add_remote(index, 1)),
         ];
         for (what, call) in calls {
             [&lazy, &shared].into_iter().for_each(|set| panics(what, &|index| call(set, index)));
@@ -217,10 +214,6 @@ fn counter_areas_of_both_schools() {
                 assert_zero(*block, 3);
             }
         }
-        let counter = PerCpuCounter::new().expect("there is memory");
-        add_from_threads(12, |amount| counter.add(amount));
-        assert_eq!(counter.sum(), TOGETHER);
-        assert!(counter.read().value.abs_diff(TOGETHER) <= counter.read().error);
     });
 }
 
@@ -337,13 +330,7 @@ fn counter_nowhere_to_put_an_addition() {
         [1i64 << 40, 1 << 27, -(1 << 29)].iter().flat_map(|step| [(step, None), (step, Some(child::FALLBACK))])
     {
         let outcome = child::run(child::command(&step.to_string()).envs(variable));
-        assert_eq!(outcome.status.and_then(|status| status.signal()), Some(libc::SIGABRT), "{}", outcome.report());
-        let lines: Vec<&str> = outcome.stderr.lines().collect();
-        assert!(
-            lines.len() == 1 && lines[0].starts_with("commensal: a counter is about to overflow"),
-            "{}",
-            outcome.report()
-        );
+        outcome.expect_abort("a counter is about to overflow");
     }
 }
 

@@ -293,8 +293,6 @@ fn deferral_misuse_ends_the_program_with_a_message() {
         return cases.iter().find(|(name, ..)| *name == case).map(|(_, act, _)| act()).unwrap();
     }
     for (name, _, message) in cases {
-        let outcome = child::run(&mut child::command(name));
-        let died = !outcome.has_succeeded();
-        assert!(died && outcome.stderr.contains(message), "{name}: {}", outcome.report());
+        child::run(&mut child::command(name)).expect_death(message);
     }
 }

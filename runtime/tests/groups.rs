@@ -1,7 +1,7 @@
 //! Groups: what their owners rely on. Runs on the simulated machine, too. Threads that meet in groups and at limits are explored
 //! (`exploration/src/groups.rs`).
 
-use commensal::group::{Busy, Core, Entry, Group, NotInside, Refused, innermost};
+use commensal::group::{Core, Entry, Group, NotInside, Refused, innermost};
 use commensal::heap::{self, check::check_valid, report};
 use commensal::machine::test_support::play;
 use std::sync::Mutex;
@@ -276,26 +276,6 @@ fn zeroed_and_aligned_blocks_are_the_groups_too() {
             }
         });
         assert!(group.peak() >= 2 * 40_000, "{} bytes", group.peak());
-    });
-}
-
-#[test]
-fn group_in_use_is_not_destroyed() {
-    alone(|| {
-        let group = group("busy");
-        let mut entry = Entry::new();
-        let entry = &raw mut entry;
-        // SAFETY: the entry stays where it is; nothing is allocated.
-        unsafe {
-            assert!(Entry::enter(entry, group.core()));
-            let (group, busy) = group.destroy().expect_err("a thread is inside");
-            assert_eq!(busy, Busy::Inside(1));
-            assert_eq!(Entry::leave(entry), Ok(()));
-            let child = std::mem::ManuallyDrop::new(group.child("child").expect("there is memory"));
-            assert_eq!(group.statistics().children, 1);
-            let child = std::mem::ManuallyDrop::into_inner(child);
-            assert!(child.destroy().is_ok() && group.destroy().is_ok());
-        }
     });
 }
 

@@ -7,7 +7,6 @@ mod common;
 
 use commensal::heap;
 use common::child;
-use std::os::unix::process::ExitStatusExt;
 
 fn block(bytes: usize) -> *mut u8 {
     let block = heap::allocate(bytes);
@@ -68,11 +67,6 @@ fn misuse_aborts_with_one_line_that_names_it() {
         return;
     }
     for (crime, expected, _) in CRIMES {
-        let outcome = child::run(&mut child::command(crime));
-        let signal = outcome.status.and_then(|status| status.signal());
-        assert_eq!(signal, Some(libc::SIGABRT), "{}", outcome.report());
-        let lines: Vec<&str> = outcome.stderr.lines().collect();
-        assert!(lines.len() == 1 && lines[0].starts_with("commensal: "), "expected one line: {}", outcome.report());
-        assert!(lines[0].contains(expected), "expected {expected:?}: {}", outcome.report());
+        child::run(&mut child::command(crime)).expect_abort(expected);
     }
 }

@@ -10,7 +10,7 @@
 mod common;
 
 use commensal::machine::test_support::play;
-use common::programs::{become_shared, hold, operations, operations_that_meet, run_one, run_several, runner};
+use common::programs::{become_shared, hold, operations, run_one, run_several, runner};
 use common::subject::{Bug, Subject};
 use common::{child, forked, random};
 use proptest::collection::vec;
@@ -29,12 +29,6 @@ fn heap_in_a_shared_process_agrees_with_the_model() {
 fn programs_that_hand_blocks_over() {
     let programs = vec(operations(150), 2..=4);
     hold(1.5, programs, |programs| run_several(programs));
-}
-
-#[test]
-fn programs_that_meet_in_two_classes() {
-    let programs = vec(operations_that_meet(60), 2..=4);
-    hold(1.0, programs, |programs| run_several(programs));
 }
 
 /// Runs random programs on each planted bug, each in a process of its own, until it shows as one of what is expected.

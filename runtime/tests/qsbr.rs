@@ -104,10 +104,8 @@ fn taken_signal_and_wait_for_oneself_are_refused() {
         None => {}
     }
     child::run(&mut child::command("signal")).expect_success();
-    let outcome = child::run(&mut child::command("itself"));
-    let died = !outcome.has_succeeded();
-    let told = outcome.stderr.contains("waits for readers in a thread that registered as one, and so for itself");
-    assert!(died && told, "{}", outcome.report());
+    let itself = child::run(&mut child::command("itself"));
+    itself.expect_death("waits for readers in a thread that registered as one, and so for itself");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::{kick, slot};
 use commensal::upkeep::{self, Report};
 use common::blocks::Block;
+use common::child::act_out_prepared;
 use common::disturbed::{self, Crowd};
 use common::model::{AtRest, Failure, Model, Owned};
 use common::peak::comes;
@@ -130,16 +131,8 @@ fn stress(seed: u64, duration: Duration, bug: Option<Bug>) -> Result<(), Failure
     at_rest.check(&Owned::default())
 }
 
-/// Acts the stress out in a process that is prepared so.
 fn act_out(prepare: impl FnOnce(&mut Command) -> &mut Command) {
-    if child::case().is_some() {
-        let seed = random::seed();
-        let result = stress(seed, Duration::from_secs_f64(seconds(1.0)), None);
-        return result.unwrap_or_else(|failure| panic!("{failure}\n{}", random::replay(seed)));
-    }
-    let outcome = child::run(prepare(&mut child::command("stress")));
-    outcome.expect_success();
-    println!("{}", outcome.stdout.trim());
+    act_out_prepared(prepare, |seed| stress(seed, Duration::from_secs_f64(seconds(1.0)), None));
 }
 
 #[test]

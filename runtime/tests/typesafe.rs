@@ -141,9 +141,7 @@ fn typesafe_cache_dropped_in_own_section_ends_the_program() {
         drop(cache);
         return;
     }
-    let outcome = child::run(&mut child::command("act"));
-    assert!(outcome.status.is_some_and(|status| !status.success()), "{}", outcome.report());
-    assert!(outcome.stderr.contains("waits for readers in a read section"), "{}", outcome.report());
+    child::run(&mut child::command("act")).expect_death("waits for readers in a read section");
 }
 
 #[test]

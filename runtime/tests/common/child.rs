@@ -5,7 +5,7 @@
 use super::{PATIENCE, random, seconds};
 use commensal::heap;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,6 +50,19 @@ impl Outcome {
 
     pub fn has_succeeded(&self) -> bool {
         self.status.is_some_and(|status| status.success())
+    }
+
+    /// The process must have died, and said this.
+    pub fn expect_death(&self, says: &str) {
+        assert!(!self.has_succeeded() && self.stderr.contains(says), "expected {says:?}: {}", self.report());
+    }
+
+    /// The process must have been aborted, and have said this in one line.
+    pub fn expect_abort(&self, says: &str) {
+        self.expect_death(says);
+        let signal = self.status.and_then(|status| status.signal());
+        let is_one_line = self.stderr.lines().count() == 1 && self.stderr.starts_with("commensal: ");
+        assert!(signal == Some(libc::SIGABRT) && is_one_line, "expected one line: {}", self.report());
     }
 
     pub fn report(&self) -> String {
@@ -126,6 +139,20 @@ pub fn act_out(usual_seconds: f64, act: impl FnOnce(u64, Instant)) {
     }
     let _replay = Replay(seed);
     act(seed, Instant::now() + duration);
+}
+
+/// Acts the test out in a process that is prepared so, with a seed.
+pub fn act_out_prepared(
+    prepare: impl FnOnce(&mut Command) -> &mut Command, act: impl FnOnce(u64) -> Result<(), String>,
+) {
+    if case().is_some() {
+        let seed = random::seed();
+        let _replay = Replay(seed);
+        return act(seed).unwrap_or_else(|found| panic!("{found}"));
+    }
+    let outcome = run(prepare(&mut command("act")));
+    outcome.expect_success();
+    println!("{}", outcome.stdout.trim());
 }
 
 /// Acts the test out in a process of its own in each of these modes, with these settings.

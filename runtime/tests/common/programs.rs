@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const LIMIT: usize = 256 << 20;
 
 /// Sizes of requests: small ones, the edges of classes, and every magnitude up to 100 MiB, that one seldom.
-fn sizes() -> impl Strategy<Value = usize> + Clone {
+fn sizes() -> impl Strategy<Value = usize> {
     let magnitude = |log2: Range<u32>| log2.prop_flat_map(|log2| 1usize << log2..2 << log2).boxed();
     let edge = (4u32..15, 0usize..8, 0usize..3)
         .prop_map(|(log2, eighths, around)| ((1usize << log2) + (eighths << log2 >> 3) + around).saturating_sub(1));
@@ -43,26 +43,15 @@ pub fn operations(most: usize) -> impl Strategy<Value = Vec<Operation>> {
     let trim = prop_oneof![Just(0), 0usize..(8 << 20)].prop_map(|keep| Operation::Trim { keep });
     vec(
         prop_oneof![
-            32 => on_blocks(sizes()),
+            10 => sizes().prop_map(|bytes| Operation::Allocate { bytes }),
+            4 => sizes().prop_map(|bytes| Operation::AllocateZeroed { bytes }),
+            7 => (any::<u32>(), sizes()).prop_map(|(which, bytes)| Operation::Reallocate { which, bytes }),
+            12 => any::<u32>().prop_map(|which| Operation::Free { which }),
             4 => aligned.prop_map(|(bytes, log2)| Operation::AllocateAligned { bytes, log2_alignment: log2 }),
             1 => trim,
         ],
         1..most,
     )
-}
-
-/// Up to `most` operations on blocks of two classes, with few objects in an array, so that threads meet.
-pub fn operations_that_meet(most: usize) -> impl Strategy<Value = Vec<Operation>> {
-    vec(on_blocks(prop_oneof![Just(20_000usize), Just(32_768)]), 1..most)
-}
-
-fn on_blocks(sizes: impl Strategy<Value = usize> + Clone) -> impl Strategy<Value = Operation> {
-    prop_oneof![
-        8 => sizes.clone().prop_map(|bytes| Operation::Allocate { bytes }),
-        3 => sizes.clone().prop_map(|bytes| Operation::AllocateZeroed { bytes }),
-        6 => (any::<u32>(), sizes).prop_map(|(which, bytes)| Operation::Reallocate { which, bytes }),
-        10 => any::<u32>().prop_map(|which| Operation::Free { which }),
-    ]
 }
 
 /// Runs the operations, and frees what is left; checks the heap every few steps if nobody else can be in it.

@@ -371,16 +371,9 @@ fn failure() -> Option<String> {
     Some(found.collect::<Vec<_>>().join(", ")).filter(|found| !found.is_empty())
 }
 
-/// Tortures in a process that is prepared so.
 fn act_out(prepare: impl FnOnce(&mut Command) -> &mut Command) {
-    if child::case().is_some() {
-        let seed = random::seed();
-        let result = torture(Planted::Nothing, seed, Duration::from_secs_f64(seconds(USUAL_SECONDS)));
-        return result.unwrap_or_else(|found| panic!("{found}\n{}", random::replay(seed)));
-    }
-    let outcome = child::run(prepare(&mut child::command("torture")));
-    outcome.expect_success();
-    println!("{}", outcome.stdout.trim());
+    let duration = Duration::from_secs_f64(seconds(USUAL_SECONDS));
+    child::act_out_prepared(prepare, |seed| torture(Planted::Nothing, seed, duration));
 }
 
 #[test]
