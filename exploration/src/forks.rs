@@ -120,12 +120,13 @@ fn forked_by_handlers(seed: u64) -> Outcome {
 }
 
 /// One thread forks, and so do handlers, whose children go on with what was interrupted: also with moving edges, under a lock that a
-/// vanished holder seems to have.
+/// vanished holder seems to have. The counter is upgraded before, meanwhile or in the child, and with it comes the process's first area.
 fn counted(seed: u64) -> Outcome {
     let counter = LazyCounter::<64>::with_range();
     // What was added, and what of that was begun: in a child the difference is what other threads were in the middle of.
     let (added, on_their_way, forks) = (Cell::new(0), Cell::new(0), Cell::new(0));
-    if Rng::with_seed(seed).bool() {
+    let shares_at = Rng::with_seed(seed).u32(..30);
+    if shares_at < 10 {
         let _ = counter.share();
     }
     let add = |amount: i64| {
@@ -144,6 +145,14 @@ fn counted(seed: u64) -> Outcome {
         (0..200).for_each(|_| add(3));
         if counter.sum() == before + 600 { Ok(()) } else { Err("a child lost additions of its own") }
     };
+    // Threads of a child's own draw from slots that are theirs alone.
+    let live_with_threads = || {
+        live()?;
+        let before = counter.sum();
+        let _ = counter.share();
+        crowd(THREADS, seed, None, &|_, _| (0..40).for_each(|_| add(1)));
+        if counter.sum() == before + 40 * THREADS as i64 { Ok(()) } else { Err("threads of a child lost additions") }
+    };
     let handler = || {
         forks.update(|forks| forks + 1);
         // Signal handlers use no slots in fallback mode.
@@ -156,8 +165,10 @@ fn counted(seed: u64) -> Outcome {
     };
     crowd(THREADS, seed, Some(&handler), &|thread, random| {
         for step in 0..20 {
-            if thread == 0 && step == 10 {
-                must_be_well(fork(random.bool(), &mut || live()));
+            match (thread, step) {
+                (0, 10) => must_be_well(fork(random.bool(), &mut || live_with_threads())),
+                (1, step) if step == shares_at => _ = counter.share(),
+                _ => {}
             }
             add(random.i64(-20..=20));
         }

@@ -3,7 +3,7 @@
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
-use crate::rcu::{Objects, POLLS, must_end};
+use crate::rcu::{Objects, POLLS, Updater, must_end};
 use commensal::heap;
 use commensal::rcu;
 use commensal::rcu::qsbr::{self, KickableReader, Policy, Reader};
@@ -22,8 +22,6 @@ protocols! {
 
 const READERS: usize = 2;
 const UPDATERS: usize = 2;
-/// Objects that an updater has.
-const EACH: usize = 2;
 
 fn begin() {
     rcu::set_knob("till_qs_ms", 0).expect("a value in range");
@@ -63,18 +61,6 @@ fn step(reader: &mut KickableReader, objects: &Objects, random: &mut Rng) {
     }
 }
 
-fn update(objects: &Objects, own: &mut Vec<usize>) {
-    let old = objects.replace(own.pop().expect("an updater has objects"));
-    rcu::synchronize();
-    objects.remove(old);
-    own.push(old);
-}
-
-fn own_of(updater: usize) -> Vec<usize> {
-    let first = 1 + updater * EACH;
-    (first..first + EACH).collect()
-}
-
 fn registered(seed: u64) -> Outcome {
     begin();
     let (objects, done) = (Objects::new(), AtomicBool::new(false));
@@ -101,10 +87,10 @@ fn registered(seed: u64) -> Outcome {
             }
             return;
         }
-        let mut own = own_of(thread - READERS);
+        let mut updater = Updater::new(thread - READERS);
         for _ in 0..4 {
             qsbr::set_policy(any_policy(are_silent, random)).expect("no other signal is there");
-            update(&objects, &mut own);
+            updater.update(&objects, rcu::synchronize);
             if is_mixed && random.bool() {
                 let _section = rcu::read();
                 let found = objects.find();
@@ -122,9 +108,9 @@ fn forked(seed: u64) -> Outcome {
     crowd(READERS + 1, seed, None, &|thread, random| {
         let when = random.usize(..8);
         if thread == READERS {
-            let mut own = own_of(0);
+            let mut updater = Updater::new(0);
             for step in 0..3 {
-                update(&objects, &mut own);
+                updater.update(&objects, rcu::synchronize);
                 if step == when {
                     must_be_well(fork(random.bool(), &mut || must_end(rcu::start())));
                 }

@@ -81,6 +81,23 @@ impl Objects {
     }
 }
 
+/// The objects that an updater has, and nobody finds.
+pub(crate) struct Updater(Vec<usize>);
+
+impl Updater {
+    pub(crate) fn new(number: usize) -> Self {
+        let first = 1 + number * EACH;
+        Updater((first..first + EACH).collect())
+    }
+
+    pub(crate) fn update(&mut self, objects: &Objects, wait_for_readers: impl FnOnce()) {
+        let old = objects.replace(self.0.pop().expect("an updater has objects"));
+        wait_for_readers();
+        objects.remove(old);
+        self.0.push(old);
+    }
+}
+
 struct Section {
     #[expect(dead_code, reason = "ends when it is dropped")]
     guard: ReadGuard,
@@ -129,14 +146,8 @@ fn read_and_update(seed: u64) -> Outcome {
             }
             return;
         }
-        let first = 1 + (thread - READERS) * EACH;
-        let mut own: Vec<usize> = (first..first + EACH).collect();
-        for _ in 0..4 {
-            let old = objects.replace(own.pop().expect("an updater has objects"));
-            wait_for_readers(random);
-            objects.remove(old);
-            own.push(old);
-        }
+        let mut updater = Updater::new(thread - READERS);
+        (0..4).for_each(|_| updater.update(&objects, || wait_for_readers(random)));
     });
     Ok(())
 }

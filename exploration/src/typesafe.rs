@@ -1,20 +1,22 @@
-//! Typesafe caches: what a section has found stays an object of its type, whoever frees it, uses it again, trims the cache or waits for it to be empty.
+//! Typesafe caches: what a section has found stays an object of its type, whoever frees it, uses it again, trims the cache,
+//! waits for it to be empty, or forks.
 
+use crate::forks::must_be_well;
 use crate::heaps::crowd;
 use crate::protocol::{BOTH, protocols};
 use commensal::heap;
-use commensal::rcu::{self, Link, TypesafeCache};
+use commensal::rcu::{self, Link, ReadGuard, TypesafeCache};
 use fastrand::Rng;
 use machine::kick;
-use machine::simulation::Rates;
 use machine::simulation::explore::Outcome;
+use machine::simulation::{Rates, fork};
 use machine::slot::{self, Mode};
 use machine::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 
 protocols! {
     "typesafe":
-        "objects that are found, freed, used again and trimmed at the same time, and memory that becomes something else as soon as it may",
+        "objects that are found, freed, used again and trimmed at the same time, also in a child, and memory that becomes something else as soon as it may",
         found, Rates { signal: 60, ..Rates::USUAL }, BOTH
             => by_ids RestartIsFence, by_ids SectionsGoOn, in_fallback ChangesTear;
 }
@@ -119,8 +121,25 @@ fn found(seed: u64) -> Outcome {
             drop(links[0].swap(cache.get()));
         }
     };
+    // What a child found before the fork stays until the section ends there, too.
+    let live = |found: Option<*const Object>, section: Option<ReadGuard>, random: &mut Rng| {
+        drop(links[0].swap(None));
+        (0..6).for_each(|_| update(&cache, &links, random));
+        // SAFETY: it stays while the section is open.
+        let is_whole = found.is_none_or(|object| unsafe { (*object).magic.load(Ordering::Relaxed) } == MAGIC);
+        drop(section);
+        rcu::barrier();
+        (0..6).for_each(|_| update(&cache, &links, random));
+        if is_whole { Ok(()) } else { Err("an object became something else in a child's section") }
+    };
     crowd(READERS + UPDATERS + SWEEPERS, seed, Some(&handler), &|thread, random| {
-        for _ in 0..20 {
+        let when = if thread == 0 { random.usize(..40) } else { usize::MAX };
+        for step in 0..20 {
+            if step == when {
+                let (mut section, mut child_random) = (Some(rcu::read()), random.fork());
+                let found = section.as_ref().and_then(|section| links[0].load(section)).map(std::ptr::from_ref);
+                must_be_well(fork(random.bool(), &mut || live(found, section.take(), &mut child_random)));
+            }
             if thread < READERS {
                 read(&links, random);
             } else if thread < READERS + UPDATERS {

@@ -2,10 +2,8 @@
 //!
 //! What the child does is exact there, and in the parent not seen. Locks are held by threads that do not exist in the child: a child that
 //! waits for one hangs, and is found by that. Nobody uses the heap here: counters must notice forks themselves. What a child finds of
-//! additions that were under way, and handlers that fork, are explored (`exploration/src/forks.rs`).
-//!
-//! Each way to fork is tried for a time that `COMMENSAL_TEST_EFFORT` multiplies, in each mode of the machine.
-//! Planted, each found here: see the tests.
+//! additions that were under way, handlers that fork, and forks while the process's first area is made are explored
+//! (`exploration/src/forks.rs`).
 
 mod common;
 
@@ -16,7 +14,7 @@ use common::child::act_out;
 use common::forks::{FINE, Way, wait_for};
 use common::random::Random;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,7 +35,6 @@ const NO_MEMORY: i32 = 7;
 const NEW_SET: i32 = 8;
 const REBOUND: i32 = 9;
 const THREADS: i32 = 10;
-const CHILD: i32 = 11;
 
 fn expect(is_right: bool, otherwise: i32) -> Result<(), i32> {
     if is_right { Ok(()) } else { Err(otherwise) }
@@ -202,68 +199,5 @@ fn counter_forks_of_every_kind() {
     act_out(1.2, |seed, end| {
         let each = end.saturating_duration_since(Instant::now()) / Way::ALL.len() as u32;
         Way::ALL.iter().for_each(|&way| fork_while_others_add(way, seed, Instant::now() + each));
-    });
-}
-
-/// One process that has no area yet: a thread makes it, while another one forks.
-fn make_the_area_in_a_fork(seed: u64) -> Result<(), i32> {
-    let set = CounterSet::<2>::new();
-    let ready = AtomicU64::new(0);
-    let meet = |delay: usize| {
-        ready.fetch_add(1, Ordering::Relaxed);
-        while ready.load(Ordering::Relaxed) < 2 {
-            std::hint::spin_loop();
-        }
-        let (start, delay) = (Instant::now(), Duration::from_nanos(delay as u64));
-        while start.elapsed() < delay {}
-    };
-    let add = || (0..50).all(|_| set.limited_add(0, 600, i64::MAX));
-    let share = || {
-        meet(Random::new(seed, 1).below(20_000));
-        let is_added = add();
-        set.share().map_err(|_| NO_MEMORY)?;
-        expect(is_added && add() && set.sum(0) == 60_000, ADDITIONS)
-    };
-    let live = || {
-        set.share().map_err(|_| NO_MEMORY)?;
-        let before = set.sum(0);
-        let got = (0..20).filter(|_| set.limited_add(0, 600, before + 6000)).count();
-        expect(before % 600 == 0 && got == 10 && set.sum(0) == before + 6000, LIMIT)
-    };
-    let fork = || {
-        meet(Random::new(seed, 2).below(40_000));
-        expect(wait_for(Way::Bare.fork_and(live), PATIENCE) == Some(FINE), CHILD)
-    };
-    thread::scope(|scope| {
-        let threads = [scope.spawn(share), scope.spawn(fork)];
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(THREADS)))
-    })
-}
-
-/// Planted: forks noticed only from the second area's making on.
-#[test]
-fn counter_bare_system_calls_while_the_area_is_made() {
-    act_out(0.5, |seed, end| {
-        for round in (0..).take_while(|_| Instant::now() < end) {
-            let status = wait_for(Way::Fork.fork_and(|| make_the_area_in_a_fork(seed + round)), PATIENCE);
-            assert_eq!(status, Some(FINE), "in round {round} (none: it hung, or died)");
-        }
-    });
-}
-
-/// A thread that was given its slot when the process had no area, and noticed no forks, forks. Its child makes the area, and has threads:
-/// none of them may be given the same slot.
-#[test]
-fn counter_a_child_makes_the_first_area() {
-    act_out(0.2, |_, end| {
-        while Instant::now() < end {
-            let take_a_slot_and_fork = || {
-                // Few enough that the counter stays lazy.
-                LazyCounter::bound().add_remote(1);
-                wait_for(Way::Fork.fork_and(|| draw_with_threads(&CounterSet::new())), PATIENCE)
-            };
-            let status = thread::spawn(take_a_slot_and_fork).join().expect("no panic");
-            assert_eq!(status, Some(FINE), "(none: it hung, or died)");
-        }
     });
 }

@@ -3,9 +3,6 @@
 //! The calls come one after another, some from other threads than the one before, each of which is born for it: they find a set that is
 //! nobody's, theirs, another's, that of a dead thread whose id they have, or upgraded. After each call every way to read is compared with the
 //! model; at the end the blocks that are in use are counted. Sets have the usual range, the smallest, and a large one.
-//!
-//! `COMMENSAL_TEST_EFFORT` multiplies how long the test takes in each of the two modes of the machine. A failing sequence is shortened.
-//! Planted, each found here: see the tests.
 
 mod common;
 

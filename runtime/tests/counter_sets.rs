@@ -2,8 +2,6 @@
 //!
 //! Calls by several threads come one after another here, so that everything is exact; what happens at the same time is in tests/counters.rs.
 //! Each test runs in processes of its own, in both modes of the machine: the process has one area, whose blocks are counted.
-//!
-//! Planted, each found here: see the tests.
 
 mod common;
 
@@ -260,7 +258,6 @@ fn counter_no_memory_for_an_upgrade() {
         elsewhere(|| set.try_add(0, 1).expect("it is upgraded"));
         assert_eq!([0, 1].map(|index| set.sum(index)), [6 + (3 << 40), 3 * 6007]);
         assert!(set.limited_add(1, 1 << 40, i64::MAX));
-        exhaust_a_chunk();
     });
 }
 
@@ -292,28 +289,6 @@ fn counter_stock_is_there_for_the_next() {
         let drawn = (0..100).filter(|_| is_drawn()).count();
         assert!(drawn > 50, "{drawn} of 100 times");
     });
-}
-
-/// Blocks are cut of what there is until there is no more, and are there again when they came back.
-fn exhaust_a_chunk() {
-    let before = area().in_use();
-    fault::arm(Point::Reserve, Plan::Always { skip: 0 });
-    let mut counters: Vec<LazyCounter> = Vec::new();
-    let more = || {
-        let counter = LazyCounter::new();
-        counter.share().map(|()| counter)
-    };
-    counters.extend((0..1000).map_while(|_| more().ok()));
-    let number = counters.len();
-    assert!((1..1000).contains(&number) && more().is_err());
-    assert_eq!(area().in_use(), before + number as u64);
-    drop(counters.split_off(number / 2));
-    counters.extend((0..1000).map_while(|_| more().ok()));
-    assert_eq!(counters.len(), number);
-    fault::arm(Point::Reserve, Plan::Never);
-    counters.push(more().expect("there is memory again"));
-    drop(counters);
-    assert_eq!(area().in_use(), before);
 }
 
 /// Planted: a remote word that wraps; a message that is not one line.

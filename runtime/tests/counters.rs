@@ -3,9 +3,7 @@
 //! Each test is made of rounds, each with counters of its own, so that they are new, owned, upgraded and dropped many times; in both
 //! modes of the machine. What is checked: at the end of a round a sum is what was added, and blocks that were used are given back; a
 //! limit is never passed, and nothing is refused while there is room. What readers see meanwhile is explored
-//! (`exploration/src/counters.rs`). `COMMENSAL_TEST_EFFORT` multiplies how long each test takes in each mode.
-//!
-//! Planted, each found here: see the tests.
+//! (`exploration/src/counters.rs`).
 
 mod common;
 

@@ -47,6 +47,8 @@ fn blocks_leave_nothing_after_trim_and_huge_ones_at_once() {
             threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         });
         assert!(trimmed < 2 * MIB, "{trimmed} bytes are left of threads that ended, slots {:?}", slot::mode());
+        let process = report::process().expect("the heap was used");
+        assert!(process.shared_since_ns > 0, "a process that had threads is taken for one with one thread");
     });
 }
 

@@ -2,10 +2,8 @@
 //!
 //! What is checked: alignment, room, zeroes, contents until the block is freed or moved, no byte owned twice, and at rest the
 //! heap's own invariants and that it holds exactly the blocks that the program owns. Each sequence gets a process of its own, and
-//! a failing one is shortened before it is shown. On the simulated machine it gets a machine of its own, too. `COMMENSAL_TEST_EFFORT` multiplies how long the tests take in each of the two
-//! modes of the machine instead of a few seconds. A process that never had two threads is in tests/solo.rs.
-//!
-//! Planted: see the last test.
+//! a failing one is shortened before it is shown. On the simulated machine it gets a machine of its own, too.
+//! A process that never had two threads is in tests/solo.rs.
 
 mod common;
 

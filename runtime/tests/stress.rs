@@ -4,11 +4,7 @@
 //!
 //! What is checked: each block's contents whenever it is moved, handed over or freed; at the end, the heap's invariants, and that
 //! it holds nothing more than before; and that no lock was ever asked for below another. Nothing else is shared between the threads: they
-//! meet in the heap. `COMMENSAL_TEST_EFFORT` multiplies how long each of the three modes is stressed.
-//!
-//! The output says how much happened: operations, trims and kicks. A failure names the block and the byte.
-//!
-//! Planted: a heap that gives one block in a thousand twice.
+//! meet in the heap. The output says how much happened: operations, trims and kicks. A failure names the block and the byte.
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Typesafe caches: what a section has found stays an object of its type, whatever becomes of it; its memory goes back afterwards, all of it, and until then is
-//! what the cache uses first. Readers, updaters and sweepers at the same time are explored (`exploration/src/typesafe.rs`).
+//! what the cache uses first. Readers, updaters, sweepers and forks at the same time are explored (`exploration/src/typesafe.rs`).
 
 mod common;
 
@@ -7,7 +7,6 @@ use commensal::caches::Cache;
 use commensal::heap;
 use commensal::rcu::{self, Link, TypesafeCache};
 use common::child::{self, in_both_modes};
-use common::forks::{self, Way};
 use common::{PATIENCE, have_threads};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -58,19 +57,6 @@ fn churn(many: usize) {
     assert!(objects.iter().all(|object| object.is_whole()));
     drop(objects);
     OBJECTS.shrink();
-}
-
-/// Whoever gets memory that the cache has given back writes to it.
-fn write_elsewhere() {
-    let blocks: Vec<_> = [8192, 32_768, 60_000, 200_000].map(|bytes| (heap::allocate(bytes), bytes)).into();
-    for (block, bytes) in blocks {
-        assert!(!block.is_null());
-        // SAFETY: ours.
-        unsafe {
-            block.write_bytes(0x55, bytes);
-            heap::free(block);
-        }
-    }
 }
 
 #[test]
@@ -190,48 +176,4 @@ fn watched_cache_constructs_objects_once() {
         let mut command = child::command("act");
         child::run(command.env("COMMENSAL_CONF", conf)).expect_success();
     }
-}
-
-#[test]
-fn children_go_on_with_what_lingers() {
-    in_both_modes(|| {
-        static LINK: Link<Object> = Link::new(&OBJECTS);
-        let end = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !end.load(Ordering::Relaxed) {
-                    churn(60);
-                    write_elsewhere();
-                }
-            });
-            for round in 0..60 {
-                drop(LINK.swap(OBJECTS.get()));
-                let section = rcu::read();
-                let object = LINK.load(&section).expect("it is there");
-                let way = Way::ALL[round % 3];
-                let child = way.fork();
-                if child == 0 {
-                    // What was found before the fork stays until the section ends here, too.
-                    drop(LINK.swap(None));
-                    churn(60);
-                    write_elsewhere();
-                    let is_whole = object.is_whole();
-                    drop(section);
-                    if way == Way::Fork {
-                        rcu::barrier();
-                    }
-                    churn(60);
-                    // SAFETY: nothing of the parent's is to be finished in the child.
-                    unsafe { libc::_exit(if is_whole { forks::FINE } else { 1 }) };
-                }
-                drop(section);
-                assert_eq!(forks::wait_for(child, PATIENCE), Some(forks::FINE), "{way:?}, round {round}");
-            }
-            end.store(true, Ordering::Relaxed);
-        });
-        drop(LINK.swap(None));
-        OBJECTS.shrink();
-        rcu::barrier();
-        assert_eq!(existing(), 0);
-    });
 }

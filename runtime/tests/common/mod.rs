@@ -1,7 +1,8 @@
 //! What the tests share.
 //!
 //! The heap under test is `commensal::heap`, one for each process; the tests themselves allocate from the system's allocator. So
-//! each test runs itself again in a process of its own ([`child`]), or each of its cases in a fork of that ([`forked`]).
+//! each test runs itself again in a process of its own ([`child`]), or each of its cases in a fork of that ([`forked`]). `COMMENSAL_TEST_EFFORT` multiplies how
+//! long the longer ones take in each mode of the machine. "Planted" are bugs that a test was seen to find.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 

@@ -19,9 +19,6 @@
 //! Readers nest, overlap, sleep, and end anywhere; one of them has registered (`registered.rs`). All threads migrate, are interrupted by signals whose handlers read, and have their restartable sections
 //! aborted; threads end and others begin; everything stops now and then, so that grace periods are asked for by one thread again (*stutter*).
 //! Threads and handlers fork, in each way there is, in sections and outside: a child must wait for the sections of its thread, and for no others.
-//! `COMMENSAL_TEST_EFFORT` multiplies how long each of the three modes takes.
-//!
-//! Planted: see [`Planted`].
 
 #[path = "../common/mod.rs"]
 mod common;
