@@ -33,14 +33,14 @@ const _: () = assert!(size_of::<Set>() + 4 * 12 == Counters::bytes(4));
 
 /// The set.
 #[inline(always)]
-unsafe fn whole<'a>(set: *const Set) -> Counters<'a> {
+unsafe fn whole<'a>(set: *const Set) -> &'a Counters {
     // SAFETY: see the module.
     unsafe { Counters::at(NonNull::new_unchecked(set.cast_mut().cast())) }
 }
 
 /// The set, if it has a counter of this index.
 #[inline(always)]
-unsafe fn with<'a>(set: *const Set, index: usize) -> Counters<'a> {
+unsafe fn with<'a>(set: *const Set, index: usize) -> &'a Counters {
     // SAFETY: passed on.
     let counters = unsafe { whole(set) };
     if index >= counters.len() {
@@ -86,14 +86,14 @@ pub unsafe extern "C" fn cm_counters_begin(place: *mut c_void, n: usize) -> *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_add(set: *mut Set, index: usize, amount: i64) {
     // SAFETY: passed on.
-    unsafe { with(set, index) }.add(index, amount);
+    unsafe { with(set, index) }.add_any(index, amount);
 }
 
 /// Subtracts `amount` from a counter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_sub(set: *mut Set, index: usize, amount: i64) {
     // SAFETY: passed on.
-    unsafe { with(set, index) }.add(index, amount.wrapping_neg());
+    unsafe { with(set, index) }.add_any(index, amount.wrapping_neg());
 }
 
 /// Adds `amount` to a counter without the owner check.

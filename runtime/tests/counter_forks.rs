@@ -7,7 +7,7 @@
 
 mod common;
 
-use commensal::counter::{CounterSet, LazyCounter};
+use commensal::counter::{CounterSet, Counters, LazyCounter};
 use commensal::machine::slot;
 use common::PATIENCE;
 use common::child::act_out;
@@ -111,7 +111,7 @@ impl Common {
         }
         let sums = self.sums();
         // SAFETY: in this process nobody else uses the set.
-        unsafe { self.set.all().rebind() };
+        unsafe { Counters::rebind(&self.set) };
         expect(self.sums() == sums && !self.set.is_shared(), REBOUND)?;
         self.set.share().map_err(|_| NO_MEMORY)?;
         expect(self.sums() == sums, REBOUND)

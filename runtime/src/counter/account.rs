@@ -25,7 +25,6 @@ pub struct Account {
     limit: AtomicU64,
     peak: Events,
     refused: Events,
-    /// Set once.
     parent: AtomicPtr<Account>,
 }
 
@@ -51,18 +50,15 @@ impl Account {
         core::iter::successors(Some(self), |account| account.parent())
     }
 
-    /// Bytes charged: exact at rest.
-    pub fn charged(&self) -> u64 {
+    pub(crate) fn charged(&self) -> u64 {
         self.charge.sum_positive() as u64 * UNIT as u64
     }
 
-    /// The most bytes that were charged at once.
-    pub fn peak(&self) -> u64 {
+    pub(crate) fn peak(&self) -> u64 {
         self.peak.get() * UNIT as u64
     }
 
-    /// The limit in bytes, if there is one.
-    pub fn limit(&self) -> Option<u64> {
+    pub(crate) fn limit(&self) -> Option<u64> {
         let limit = self.limit.load(Ordering::Relaxed);
         (limit != ANY).then(|| limit * UNIT as u64)
     }
@@ -77,13 +73,12 @@ impl Account {
         self.refused.get()
     }
 
-    /// Counts a refusal.
-    pub fn count_refusal(&self) {
+    pub(crate) fn count_refusal(&self) {
         self.refused.count();
     }
 
     /// The topmost of this account and its ancestors that has no room for `bytes`.
-    pub fn without_room(&self, bytes: usize) -> Option<&Account> {
+    pub(crate) fn without_room(&self, bytes: usize) -> Option<&Account> {
         let needed = bytes.next_multiple_of(UNIT) as u64;
         let is_full =
             |account: &&Self| account.limit().is_some_and(|most| most.saturating_sub(account.charged()) < needed);
@@ -103,9 +98,8 @@ impl Account {
         true
     }
 
-    /// Raises the peak of this account and its ancestors to the charge, where it is lower. Exact to one refill, because
-    /// it sums each slot's part.
-    pub fn note_peaks(&self) {
+    /// Raises the peak of this account and its ancestors to the charge, where it is lower. Exact to one refill.
+    pub(crate) fn note_peaks(&self) {
         self.chain().for_each(|account| account.peak.raise(account.charge.sum_positive() as u64));
     }
 
@@ -115,7 +109,7 @@ impl Account {
     }
 
     /// Charges bytes regardless of limits, or takes them back if negative.
-    pub fn charge_anyway(&self, bytes: isize) {
+    pub(crate) fn charge_anyway(&self, bytes: isize) {
         let units = bytes / UNIT as isize;
         self.chain().for_each(|account| account.add(units as i64));
         if bytes > 0 {

@@ -1,10 +1,11 @@
 //! Lazy counters as types: one, and a set of a known size.
 
-use super::words::{Amount, Counters, Head, NOBODY};
+use super::words::{Counters, Head, NOBODY};
 use super::{DEFAULT_RANGE, LARGEST_RANGE, NoMemory, Reading};
 use crate::percpu::{Area, CELL, LINES};
 use core::cmp::Ordering as Order;
 use core::mem::offset_of;
+use core::ops::Deref;
 use core::ptr::NonNull;
 use machine::sync::{AtomicI64, AtomicU32};
 use machine::thread;
@@ -44,8 +45,7 @@ pub struct LazyCounter<const RANGE: i32 = DEFAULT_RANGE>(CounterSet<1, RANGE>);
 const _: () = assert!(size_of::<LazyCounter>() == 32);
 
 impl LazyCounter {
-    /// Makes a counter of value 0 without an owner. The first thread that adds becomes the owner, by one atomic
-    /// operation.
+    /// Makes a counter of value 0 without an owner: the first thread that adds becomes it, by one atomic operation.
     #[inline]
     pub const fn new() -> Self {
         LazyCounter(CounterSet::new())
@@ -122,8 +122,7 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     }
 
     /// [`share`](Self::share) with a block of the given area.
-    #[doc(hidden)]
-    pub fn share_in(&self, area: &'static Area) -> Result<(), NoMemory> {
+    pub(crate) fn share_in(&self, area: &'static Area) -> Result<(), NoMemory> {
         self.0.share_in(area, 0)
     }
 
@@ -133,16 +132,14 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         self.0.is_shared()
     }
 
-    /// Makes the calling thread the owner of a counter that was handed over; an upgraded one is lazy again. The value
-    /// stays.
+    /// Makes the calling thread the owner of a counter that was handed over; an upgraded one is lazy again.
     pub fn rebind(&mut self) {
         self.0.rebind();
     }
 
     /// Returns the approximate sum of all additions. It is exact before the upgrade. After it, it is off by at most
-    /// half the range (512 by default) for each slot in use. Reads at most three lines, for any number of CPUs. Equal
-    /// to [`sum`](Self::sum) where threads own slots, and while [`limited_add`](Self::limited_add) collects what slots
-    /// hold.
+    /// half the range (512 by default) for each slot in use. Reads at most three lines, for any number of CPUs; where
+    /// threads own slots, as many as [`sum`](Self::sum).
     pub fn read(&self) -> Reading {
         self.0.read(0)
     }
@@ -152,8 +149,7 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         self.0.read_positive(0)
     }
 
-    /// Returns the exact sum of all additions. Concurrent ones may be included. Takes time in proportion to the slots
-    /// that have added.
+    /// Returns the exact sum of all additions, perhaps with concurrent ones. Takes time in proportion to the slots.
     pub fn sum(&self) -> i64 {
         self.0.sum(0)
     }
@@ -171,18 +167,17 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     /// Adds `amount` if the counter stays at or below `limit`, and returns whether it did. Also returns false if an
     /// upgrade is due and there is no memory for it. Amounts that are not positive are always added.
     ///
-    /// For any number of threads, limited additions with one limit never bring the counter above it, and succeed while
-    /// there is room. [`add`](Self::add) ignores limits. While it, or an addition with a larger limit, exceeds this
-    /// limit, concurrent limited additions may use room that those made.
+    /// Limited additions with one limit never bring the counter above it, and succeed while there is room.
+    /// [`add`](Self::add) ignores limits. While it, or an addition with a larger limit, exceeds this limit, concurrent
+    /// limited additions may use room that those made.
     ///
-    /// Before the upgrade a limited addition is one atomic operation on the remote word, also for the owner. An owner
-    /// that adds 2^28 or more within limits and subtracts it again causes an upgrade. After the upgrade, it is one
+    /// Before the upgrade a limited addition is one atomic operation, also for the owner. After the upgrade, it is one
     /// restartable operation; within some thousands of the limit, a lock and an atomic operation. On the way there it
-    /// kicks the process's other CPUs once, to collect in advance what their slots hold.
+    /// kicks the process's other CPUs once.
     ///
-    /// It may refuse too early, by up to the range for each slot, in three cases: in a signal handler that interrupts
-    /// another limited addition; where the kernel refuses kicks, if unlimited additions came before the first limited
-    /// one; if in each of 64 attempts to collect what slots hold, some thread was in the middle of an addition.
+    /// It may refuse too early, by up to the range for each slot: in a signal handler that interrupts another limited
+    /// addition; where the kernel refuses kicks, if unlimited additions came before the first limited one; if in each
+    /// of 64 attempts to collect what slots hold, some thread was in the middle of an addition.
     pub fn limited_add(&self, amount: i64, limit: i64) -> bool {
         self.0.limited_add(0, amount, limit)
     }
@@ -199,9 +194,9 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     }
 }
 
-/// `N` lazy counters that are created, upgraded and destroyed together. See [`LazyCounter`].
+/// `N` lazy counters that are created, upgraded and destroyed together, with the methods of [`Counters`].
 ///
-/// 16 + 12 `N` bytes, rounded up to 8: 64 for four. Panics if an index is not below `N`.
+/// 16 + 12 `N` bytes, rounded up to 8: 64 for four.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CounterSet<const N: usize, const RANGE: i32 = DEFAULT_RANGE> {
@@ -220,7 +215,7 @@ impl<const N: usize, const RANGE: i32> Default for CounterSet<N, RANGE> {
 }
 
 impl<const N: usize> CounterSet<N> {
-    /// All zero, without an owner: the first thread that adds becomes the owner, by one atomic operation.
+    /// All zero, without an owner.
     #[inline]
     pub const fn new() -> Self {
         Self::with_state(NOBODY)
@@ -253,126 +248,20 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
         }
     }
 
-    /// The set without its size in the type.
-    #[inline(always)]
-    pub fn all(&self) -> Counters<'_, RANGE> {
-        // SAFETY: `self` is a whole set.
-        unsafe { Counters::of(NonNull::from(self).cast()) }
-    }
-
-    /// Adds to a counter. See [`LazyCounter::add`].
-    #[inline(always)]
-    pub fn add(&self, index: usize, amount: i64) {
-        self.add_some(index, if amount == 1 { Amount::One } else { Amount::Any(amount) });
-    }
-
-    /// [`add`](Self::add) for an amount that the compiler does not know: skips a test for 1.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn add_any(&self, index: usize, amount: i64) {
-        self.add_some(index, Amount::Any(amount));
-    }
-
-    #[inline(always)]
-    fn add_some(&self, index: usize, amount: Amount) {
-        assert!(index < N, "no counter of this index");
-        // SAFETY: asserted.
-        unsafe { self.all().add_in_range(index, amount) }
-    }
-
-    /// Adds to a counter, or fails. See [`LazyCounter::try_add`].
-    pub fn try_add(&self, index: usize, amount: i64) -> Result<(), NoMemory> {
-        assert!(index < N, "no counter of this index");
-        // SAFETY: asserted.
-        unsafe { self.all().try_add_in_range(index, amount) }
-    }
-
-    /// Subtracts from a counter.
-    #[inline(always)]
-    pub fn sub(&self, index: usize, amount: i64) {
-        self.add(index, amount.wrapping_neg());
-    }
-
-    /// [`LazyCounter::add_local`] for a counter of the set.
-    ///
-    /// # Safety
-    /// The calling thread owns the set, or the set is upgraded.
-    #[inline(always)]
-    pub unsafe fn add_local(&self, index: usize, amount: i64) {
-        assert!(index < N, "no counter of this index");
-        // SAFETY: asserted, and passed on.
-        unsafe { self.all().add_local_in_range(index, amount) }
-    }
-
-    /// [`LazyCounter::add_remote`] for a counter of the set.
-    #[inline(always)]
-    pub fn add_remote(&self, index: usize, amount: i64) {
-        assert!(index < N, "no counter of this index");
-        // SAFETY: asserted.
-        unsafe { self.all().add_remote_in_range(index, amount) }
-    }
-
-    /// Announces a second sharer. See [`LazyCounter::share`].
-    pub fn share(&self) -> Result<(), NoMemory> {
-        self.all().share()
-    }
-
-    /// [`share`](Self::share) with a block of the given area that has `more` cells after those of the counters.
-    #[doc(hidden)]
-    pub fn share_in(&self, area: &'static Area, more: usize) -> Result<(), NoMemory> {
-        self.all().share_in(area, more)
-    }
-
-    /// Whether the set is upgraded.
-    #[inline]
-    pub fn is_shared(&self) -> bool {
-        self.all().is_shared()
-    }
-
     /// Makes the calling thread the owner. See [`LazyCounter::rebind`].
     pub fn rebind(&mut self) {
         // SAFETY: the borrow is exclusive.
-        unsafe { self.all().rebind() }
+        unsafe { Counters::rebind(self) }
     }
+}
 
-    /// The approximate sum of a counter. See [`LazyCounter::read`].
-    pub fn read(&self, index: usize) -> Reading {
-        self.all().read(index)
-    }
+impl<const N: usize, const RANGE: i32> Deref for CounterSet<N, RANGE> {
+    type Target = Counters<RANGE>;
 
-    /// [`read`](Self::read), with negative values read as zero.
-    pub fn read_positive(&self, index: usize) -> Reading {
-        self.read(index).positive()
-    }
-
-    /// The sum of a counter. See [`LazyCounter::sum`].
-    pub fn sum(&self, index: usize) -> i64 {
-        self.all().sum(index)
-    }
-
-    /// [`sum`](Self::sum), with negative values read as zero.
-    pub fn sum_positive(&self, index: usize) -> i64 {
-        self.sum(index).max(0)
-    }
-
-    /// Compares a counter with a value. See [`LazyCounter::compare`].
-    pub fn compare(&self, index: usize, with: i64) -> Order {
-        self.all().compare(index, with)
-    }
-
-    /// Adds to a counter if it stays within a limit. See [`LazyCounter::limited_add`].
-    pub fn limited_add(&self, index: usize, amount: i64, limit: i64) -> bool {
-        self.all().limited_add(index, amount, limit)
-    }
-
-    /// Sets a counter to a value. See [`LazyCounter::set`].
-    pub fn set(&self, index: usize, value: i64) {
-        self.all().set(index, value);
-    }
-
-    /// Sets a counter to zero, and returns its value. See [`LazyCounter::reset`].
-    pub fn reset(&self, index: usize) -> i64 {
-        self.all().reset(index)
+    #[inline(always)]
+    fn deref(&self) -> &Counters<RANGE> {
+        // SAFETY: `self` is a whole set.
+        unsafe { Counters::of(NonNull::from(self).cast(), N) }
     }
 }
 
@@ -380,6 +269,6 @@ impl<const N: usize, const RANGE: i32> Drop for CounterSet<N, RANGE> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the borrow is exclusive, and the last one.
-        unsafe { self.all().end() }
+        unsafe { self.end() }
     }
 }

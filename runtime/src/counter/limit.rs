@@ -16,8 +16,7 @@
 //! holder works without the lock. It finds a bound that is too large rather than too small, and the holder notices its
 //! additions. A handler refuses if it would have to wait for a holder that it did not interrupt.
 //!
-//! **A stale look is harmless.** A thread that saw the bound within the limit draws stock that was put there within the
-//! same limit. This holds only among additions with one limit, because others may have put stock there.
+//! **A stale look is harmless** among additions with one limit: the stock that a thread draws was put there within it.
 
 use super::slots::{Edges, LIMITED, Motion, TIGHT, draw, edges, moving_edges, pair};
 use crate::percpu::{Block, MARK, stock, total};

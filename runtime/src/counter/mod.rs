@@ -1,8 +1,7 @@
 //! Counters that start as a plain word and become per-CPU counters when threads share them.
 //!
 //! A [`LazyCounter`] is two words until a second thread shares it, and a per-CPU counter from then on. A [`CounterSet`]
-//! is several of them that are created, upgraded and dropped together. [`PerCpuCounter`] and [`PerCpuSet`] are per-CPU
-//! from the beginning.
+//! is several of them that are created, upgraded and dropped together. A [`PerCpuSet`] is per-CPU from the beginning.
 //!
 //! `words` has the words of a set, and decides which thread adds where. `slots` has what differs after the upgrade.
 
@@ -16,7 +15,7 @@ mod words;
 
 pub use account::Account;
 pub use lazy::{CounterSet, LazyCounter};
-pub use percpu::{PerCpuCounter, PerCpuSet};
+pub use percpu::PerCpuSet;
 pub use words::Counters;
 
 use core::fmt;
@@ -47,13 +46,13 @@ impl Reading {
     }
 }
 
-/// There is no memory to upgrade a counter, or to make a per-CPU one.
+/// There is no memory: for a counter's upgrade, a per-CPU counter, a cache's reserve, or a registered reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
 impl fmt::Display for NoMemory {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("no memory for per-CPU counters")
+        out.write_str("there is no memory")
     }
 }
 

@@ -15,34 +15,7 @@ use super::{DEFAULT_RANGE, NoMemory, Reading, slots};
 use crate::percpu::Preparation;
 use crate::percpu::{Area, CELL, OwnedBlock};
 
-/// A counter with a line per CPU from the start, otherwise like [`LazyCounter`](super::LazyCounter).
-#[derive(Debug)]
-pub struct PerCpuCounter(PerCpuSet<1>);
-
-impl PerCpuCounter {
-    /// Zero. Fails if there is no memory.
-    pub fn new() -> Result<Self, NoMemory> {
-        PerCpuSet::new().map(PerCpuCounter)
-    }
-
-    /// Adds, by one restartable addition.
-    #[inline(always)]
-    pub fn add(&self, amount: i64) {
-        self.0.add(0, amount);
-    }
-
-    /// As [`LazyCounter::read`](super::LazyCounter::read).
-    pub fn read(&self) -> Reading {
-        self.0.read(0)
-    }
-
-    /// As [`LazyCounter::sum`](super::LazyCounter::sum).
-    pub fn sum(&self) -> i64 {
-        self.0.sum(0)
-    }
-}
-
-/// `N` per-CPU counters in one block. Panics if an index is not below `N`.
+/// `N` counters with a line per CPU from the start, in one block. Panics if an index is not below `N`.
 #[derive(Debug)]
 pub struct PerCpuSet<const N: usize>(OwnedBlock);
 

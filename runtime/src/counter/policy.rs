@@ -12,22 +12,12 @@
 //! | 2 | 64 | 300 ns / (10 − 2) ns for two threads that alternate, and some for reading |
 //! | 8 | 16 | 300 ns / (60 − 2) ns, and some for reading |
 
-/// The table: the slots in use from which a line applies, and its remote additions.
-const TABLE: [(u32, u32); 3] = [(0, 1024), (2, 64), (8, 16)];
-
 /// Whether to upgrade a counter after `additions` by threads that do not own it, in a process that uses `slots` slots.
 pub(super) fn upgrades(slots: u32, additions: u32) -> bool {
-    TABLE.iter().rev().find(|(from, _)| *from <= slots).is_some_and(|(_, enough)| additions >= *enough)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn upgrade_follows_the_last_table_row_that_fits() {
-        assert!(!upgrades(1, 1023) && upgrades(1, 1024));
-        assert!(!upgrades(2, 63) && upgrades(2, 64) && upgrades(7, 64));
-        assert!(!upgrades(8, 15) && upgrades(8, 16) && upgrades(1024, 16));
-    }
+    let enough = match slots {
+        ..2 => 1024,
+        2..8 => 64,
+        8.. => 16,
+    };
+    additions >= enough
 }

@@ -56,7 +56,6 @@ pub(super) fn add_slow(block: Block, index: usize, amount: i64) {
     });
 }
 
-/// Adds where the thread owns its slot.
 fn add_to_own_row(block: Block, index: usize, amount: i64) {
     match slot::current() {
         Some(slot) => {

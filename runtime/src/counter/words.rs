@@ -23,8 +23,7 @@ use super::limit::{self, Limit};
 use super::{DEFAULT_RANGE, NoMemory, Reading, policy, slots};
 use crate::percpu::{Area, Block, CELL, LINES, OwnedBlock};
 use core::cmp::Ordering as Order;
-use core::marker::PhantomData;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use machine::slot::{self, Mode};
 use machine::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering, compiler_fence, order_reads};
 use machine::{process, thread};
@@ -44,6 +43,7 @@ pub(super) struct Head {
     state: AtomicU64,
     /// Additions by threads other than the owner, for the policy. Concurrent ones may be missed.
     remote_additions: AtomicU32,
+    /// 0 in zeroed memory, which is a set of one.
     len: u32,
 }
 
@@ -54,11 +54,14 @@ impl Head {
 }
 
 /// A set of lazy counters whose size is known at run time: the C interface, and the inside of a
-/// [`CounterSet`](super::CounterSet). One word. Panics if an index is not below the length.
-#[derive(Clone, Copy, Debug)]
-pub struct Counters<'a, const RANGE: i32 = DEFAULT_RANGE> {
-    head: NonNull<Head>,
-    whole: PhantomData<&'a Head>,
+/// [`CounterSet`](super::CounterSet). [`LazyCounter`](super::LazyCounter) describes the methods. They panic if an index
+/// is not below the length.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Counters<const RANGE: i32 = DEFAULT_RANGE> {
+    head: Head,
+    /// Three half words a counter: the local words of all counters, and then their remote words.
+    words: [[AtomicU32; 3]],
 }
 
 #[cold]
@@ -71,9 +74,7 @@ fn no_room() -> ! {
 }
 
 /// Gives the block back that a set's state named, which names it no more.
-///
-/// # Safety
-/// It did.
+/// Safety: it did.
 #[cold]
 unsafe fn give_back(block: Block) {
     // SAFETY: passed on.
@@ -86,12 +87,7 @@ fn block_of(state: u64) -> Option<Block> {
     (!state.is_multiple_of(2)).then(|| unsafe { Block::of_word(state) })
 }
 
-// SAFETY: like shared references to a set's words, which are atomics, and to its block.
-unsafe impl<const RANGE: i32> Send for Counters<'_, RANGE> {}
-// SAFETY: as above.
-unsafe impl<const RANGE: i32> Sync for Counters<'_, RANGE> {}
-
-impl<'a> Counters<'a> {
+impl Counters {
     /// Bytes of a set of `len` counters, aligned to 8. Zeroes are a set of one; [`Self::begin`] makes larger ones.
     pub const fn bytes(len: usize) -> usize {
         (size_of::<Head>() + len * (size_of::<AtomicI64>() + size_of::<AtomicU32>())).next_multiple_of(8)
@@ -113,14 +109,17 @@ impl<'a> Counters<'a> {
         fits
     }
 
-    /// The set at `place`.
+    /// The set at `place`. Zeroed memory is a set of one.
     ///
     /// # Safety
-    /// A set lies there, and stays there for as long as the value is used.
+    /// A set lies there, and stays there for as long as the reference is used.
     #[inline(always)]
-    pub unsafe fn at(place: NonNull<u8>) -> Self {
+    pub unsafe fn at<'a>(place: NonNull<u8>) -> &'a Self {
         // SAFETY: passed on.
-        unsafe { Self::of(place.cast()) }
+        unsafe {
+            let head = place.cast::<Head>();
+            Self::of(head, head.as_ref().len.max(1) as usize)
+        }
     }
 }
 
@@ -142,12 +141,13 @@ impl Amount {
     }
 }
 
-impl<'a, const RANGE: i32> Counters<'a, RANGE> {
-    /// # Safety
-    /// The head of a whole set of this range lies there, for as long as the value is used.
+#[expect(missing_docs, reason = "the methods are those of a lazy counter")]
+impl<const RANGE: i32> Counters<RANGE> {
+    /// Safety: a whole set of `len` counters and this range lies there, for as long as the reference is used.
     #[inline(always)]
-    pub(super) unsafe fn of(head: NonNull<Head>) -> Self {
-        Counters { head, whole: PhantomData }
+    pub(super) unsafe fn of<'a>(head: NonNull<Head>, len: usize) -> &'a Self {
+        // SAFETY: passed on.
+        unsafe { &*(ptr::slice_from_raw_parts(head.as_ptr(), len) as *const Self) }
     }
 
     /// Ends the use of a set: returns its block, if it has one. The memory may then be reused, or begun again.
@@ -155,21 +155,19 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// # Safety
     /// No other thread uses the set now, and no thread uses it later.
     #[inline]
-    pub unsafe fn end(self) {
+    pub unsafe fn end(&self) {
         if let Some(block) = self.block() {
             // First, as in `rebind`.
-            self.head().state.store(NOBODY, Ordering::Relaxed);
+            self.head.state.store(NOBODY, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             // SAFETY: the state named it.
             unsafe { give_back(block) };
         }
     }
 
-    /// See [`LazyCounter::rebind`](super::LazyCounter::rebind).
-    ///
     /// # Safety
     /// No other thread uses the set at the same time.
-    pub unsafe fn rebind(self) {
+    pub unsafe fn rebind(&self) {
         let block = self.block();
         if block.is_some() {
             for index in 0..self.len() {
@@ -178,63 +176,59 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
                 self.remote(index).store(0, Ordering::Relaxed);
             }
         }
-        self.head().remote_additions.store(0, Ordering::Relaxed);
-        self.head().state.store(thread::id(), Ordering::Relaxed);
+        self.head.remote_additions.store(0, Ordering::Relaxed);
+        self.head.state.store(thread::id(), Ordering::Relaxed);
         // Last: a child that another thread forks in between loses one block; otherwise two sets could have one block.
         compiler_fence(Ordering::SeqCst);
         // SAFETY: the state named it.
         block.into_iter().for_each(|block| unsafe { give_back(block) });
     }
 
-    #[inline(always)]
-    fn head(self) -> &'a Head {
-        // SAFETY: by the contract of `at`.
-        unsafe { self.head.as_ref() }
-    }
-
-    /// Number of counters. Zeroed memory has one.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a set is never empty")]
-    pub fn len(self) -> usize {
-        self.head().len.max(1) as usize
-    }
-
-    #[inline]
-    fn local(self, index: usize) -> &'a AtomicI64 {
-        assert!(index < self.len(), "no counter of this index");
-        // SAFETY: the local words of all counters follow the head of a whole set.
-        unsafe { self.head.add(1).cast::<AtomicI64>().add(index).as_ref() }
-    }
-
-    #[inline]
-    fn remote(self, index: usize) -> &'a AtomicU32 {
-        assert!(index < self.len(), "no counter of this index");
-        // SAFETY: the remote words of all counters follow the local words.
-        unsafe { self.head.add(1).cast::<AtomicI64>().add(self.len()).cast::<AtomicU32>().add(index).as_ref() }
+    pub fn len(&self) -> usize {
+        self.words.len()
     }
 
     #[inline(always)]
-    fn state(self) -> u64 {
+    fn check(&self, index: usize) {
+        assert!(index < self.len(), "no counter of this index");
+    }
+
+    #[inline]
+    fn local(&self, index: usize) -> &AtomicI64 {
+        self.check(index);
+        // SAFETY: the words begin with the local ones, aligned to 8 behind the head.
+        unsafe { &*self.words.as_ptr().cast::<AtomicI64>().add(index) }
+    }
+
+    #[inline]
+    fn remote(&self, index: usize) -> &AtomicU32 {
+        self.check(index);
+        &self.words.as_flattened()[2 * self.len() + index]
+    }
+
+    #[inline(always)]
+    fn state(&self) -> u64 {
         // Acquire pairs with the release in `share_in`: a thread that sees a block also sees its head and its zeroes.
-        self.head().state.load(Ordering::Acquire)
+        self.head.state.load(Ordering::Acquire)
     }
 
     #[inline(always)]
-    pub(super) fn block(self) -> Option<Block> {
+    pub(super) fn block(&self) -> Option<Block> {
         block_of(self.state())
     }
 
-    /// Whether the set is upgraded.
     #[inline]
-    pub fn is_shared(self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.block().is_some()
     }
 
-    /// Adds to the owner's word. `index` must be below the length.
     #[inline(always)]
-    unsafe fn add_to_local(self, index: usize, amount: Amount) {
+    fn add_to_local(&self, index: usize, amount: Amount) {
         const LOCAL: i32 = size_of::<Head>() as i32;
-        let near = self.head.as_ptr().cast::<u8>().wrapping_add(index * size_of::<AtomicI64>());
+        self.check(index);
+        let near = (&raw const *self).cast::<u8>().cast_mut().wrapping_add(index * size_of::<AtomicI64>());
         // SAFETY: the local word of that index (see `local`), to which only the owner adds.
         unsafe {
             match amount {
@@ -244,127 +238,108 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
     }
 
-    /// See [`LazyCounter::add`](super::LazyCounter::add).
     #[inline(always)]
-    pub fn add(self, index: usize, amount: i64) {
-        assert!(index < self.len(), "no counter of this index");
-        // SAFETY: asserted.
-        unsafe { self.add_in_range(index, Amount::Any(amount)) }
+    pub fn add(&self, index: usize, amount: i64) {
+        self.add_some(index, if amount == 1 { Amount::One } else { Amount::Any(amount) });
     }
 
-    /// Two loads, a comparison and an addition, if the calling thread is the owner. `index` must be below the length.
+    /// [`add`](Self::add) for an amount that the compiler does not know: skips a test for 1.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(super) unsafe fn add_in_range(self, index: usize, amount: Amount) {
-        // SAFETY: passed on.
-        if !unsafe { self.add_fast(index, amount) } {
-            // SAFETY: passed on.
-            unsafe { self.add_slow(index, amount.value()) }
+    pub fn add_any(&self, index: usize, amount: i64) {
+        self.add_some(index, Amount::Any(amount));
+    }
+
+    /// Two loads, a comparison and an addition, if the calling thread is the owner.
+    #[inline(always)]
+    fn add_some(&self, index: usize, amount: Amount) {
+        if !self.add_fast(index, amount) {
+            self.add_slow(index, amount.value());
         }
     }
 
-    /// See [`LazyCounter::try_add`](super::LazyCounter::try_add). `index` must be below the length.
     #[inline(always)]
-    pub(super) unsafe fn try_add_in_range(self, index: usize, amount: i64) -> Result<(), NoMemory> {
-        // SAFETY: passed on.
-        if unsafe { self.add_fast(index, Amount::Any(amount)) } {
-            return Ok(());
-        }
-        // SAFETY: passed on.
-        unsafe { self.try_add_slow(index, amount) }
+    pub fn try_add(&self, index: usize, amount: i64) -> Result<(), NoMemory> {
+        if self.add_fast(index, Amount::Any(amount)) { Ok(()) } else { self.try_add_slow(index, amount) }
     }
 
-    /// `index` must be below the length.
     #[inline(always)]
-    unsafe fn add_fast(self, index: usize, amount: Amount) -> bool {
+    pub fn sub(&self, index: usize, amount: i64) {
+        self.add(index, amount.wrapping_neg());
+    }
+
+    #[inline(always)]
+    fn add_fast(&self, index: usize, amount: Amount) -> bool {
+        self.check(index);
         let state = self.state();
         if state == thread::id() {
-            // SAFETY: passed on.
-            unsafe { self.add_to_local(index, amount) };
+            self.add_to_local(index, amount);
             return true;
         }
         others();
         block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount.value()))
     }
 
-    /// `index` must be below the length.
     #[cold]
     #[inline(never)]
-    unsafe fn add_slow(self, index: usize, amount: i64) {
-        // SAFETY: passed on.
-        if unsafe { self.try_add_slow(index, amount) }.is_err() {
+    fn add_slow(&self, index: usize, amount: i64) {
+        if self.try_add_slow(index, amount).is_err() {
             no_room()
         }
     }
 
-    /// `index` must be below the length.
     #[cold]
-    unsafe fn try_add_slow(self, index: usize, amount: i64) -> Result<(), NoMemory> {
+    fn try_add_slow(&self, index: usize, amount: i64) -> Result<(), NoMemory> {
         self.claim_if_free();
         let state = self.state();
         if state != thread::id() {
             return self.try_add_elsewhere(block_of(state), index, amount);
         }
-        // SAFETY: passed on.
-        unsafe { self.add_to_local(index, Amount::Any(amount)) };
+        self.add_to_local(index, Amount::Any(amount));
         Ok(())
     }
 
     /// Makes the calling thread the owner of a set without one. The first thread wins.
-    fn claim_if_free(self) {
+    fn claim_if_free(&self) {
         if self.state() == NOBODY {
             // Relaxed: an owner publishes nothing. A thread that lost sees that at its next look.
-            let _ = self.head().state.compare_exchange(NOBODY, thread::id(), Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.head.state.compare_exchange(NOBODY, thread::id(), Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// See [`LazyCounter::add_local`](super::LazyCounter::add_local).
-    ///
     /// # Safety
     /// The calling thread owns the set, or the set is upgraded.
     #[inline(always)]
-    pub unsafe fn add_local(self, index: usize, amount: i64) {
-        assert!(index < self.len(), "no counter of this index");
-        // SAFETY: asserted, and passed on.
-        unsafe { self.add_local_in_range(index, amount) }
-    }
-
-    /// As `add_local`, and `index` must be below the length.
-    #[inline(always)]
-    pub(super) unsafe fn add_local_in_range(self, index: usize, amount: i64) {
+    pub unsafe fn add_local(&self, index: usize, amount: i64) {
+        self.check(index);
         match self.block() {
-            // SAFETY: passed on.
-            None => unsafe { self.add_to_local(index, Amount::Any(amount)) },
-            Some(block) if slots::draw::<RANGE>(block, index, amount) => {}
-            block => self.add_elsewhere(block, index, amount),
+            None => self.add_to_local(index, Amount::Any(amount)),
+            block => self.add_beside(block, index, amount),
         }
     }
 
-    /// See [`LazyCounter::add_remote`](super::LazyCounter::add_remote).
     #[inline(always)]
-    pub fn add_remote(self, index: usize, amount: i64) {
-        assert!(index < self.len(), "no counter of this index");
-        // SAFETY: asserted.
-        unsafe { self.add_remote_in_range(index, amount) }
+    pub fn add_remote(&self, index: usize, amount: i64) {
+        self.check(index);
+        self.add_beside(self.block(), index, amount);
     }
 
-    /// `index` must be below the length.
     #[inline(always)]
-    pub(super) unsafe fn add_remote_in_range(self, index: usize, amount: i64) {
-        match self.block() {
-            Some(block) if slots::draw::<RANGE>(block, index, amount) => {}
-            block => self.add_elsewhere(block, index, amount),
+    fn add_beside(&self, block: Option<Block>, index: usize, amount: i64) {
+        if !block.is_some_and(|block| slots::draw::<RANGE>(block, index, amount)) {
+            self.add_elsewhere(block, index, amount);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn add_elsewhere(self, block: Option<Block>, index: usize, amount: i64) {
+    fn add_elsewhere(&self, block: Option<Block>, index: usize, amount: i64) {
         if self.try_add_elsewhere(block, index, amount).is_err() {
             no_room()
         }
     }
 
-    fn try_add_elsewhere(self, block: Option<Block>, index: usize, amount: i64) -> Result<(), NoMemory> {
+    fn try_add_elsewhere(&self, block: Option<Block>, index: usize, amount: i64) -> Result<(), NoMemory> {
         if block.is_none() && matches!(self.change_remote(index, amount, None), Changed::Done) {
             self.count_remote(index);
             return Ok(());
@@ -378,7 +353,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     }
 
     /// Adds to a remote word; with a limit, only if the part of the counter outside blocks stays within it.
-    fn change_remote(self, index: usize, amount: i64, limit: Option<i64>) -> Changed {
+    fn change_remote(&self, index: usize, amount: i64, limit: Option<i64>) -> Changed {
         let remote = self.remote(index);
         // Acquire, here and below: the local word is read later, or a subtraction from both might be seen in one only.
         let mut word = remote.load(Ordering::Acquire);
@@ -404,8 +379,8 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     }
 
     /// Counts a remote addition. Upgrades the set if the policy says so or a remote word fills up, and memory allows.
-    fn count_remote(self, index: usize) {
-        let counted = &self.head().remote_additions;
+    fn count_remote(&self, index: usize) {
+        let counted = &self.head.remote_additions;
         let additions = counted.load(Ordering::Relaxed).saturating_add(1);
         counted.store(additions, Ordering::Relaxed);
         let filling = remote_amount(self.remote(index).load(Ordering::Relaxed)).abs() >= REMOTE_NEAR;
@@ -414,41 +389,40 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
     }
 
-    /// See [`LazyCounter::share`](super::LazyCounter::share).
-    pub fn share(self) -> Result<(), NoMemory> {
+    pub fn share(&self) -> Result<(), NoMemory> {
         match self.block() {
             Some(_) => Ok(()),
             None => self.share_in(Area::of_process().ok_or(NoMemory)?, 0),
         }
     }
 
-    pub(super) fn share_in(self, area: &'static Area, more: usize) -> Result<(), NoMemory> {
-        let mut state = self.state();
-        let mut block: Option<OwnedBlock> = None;
-        while block_of(state).is_none() {
-            let ready = match block.take() {
-                Some(ready) => ready,
-                None => area.take((self.len() + more) * CELL, RANGE).ok_or(NoMemory)?,
-            };
-            let word = ready.word();
-            // Release pairs with the acquire in `state`. Relaxed on failure: the loop acquires later, or begins again.
-            if self.head().state.compare_exchange_weak(state, word, Ordering::Release, Ordering::Relaxed).is_ok() {
-                ready.into_word();
+    /// [`share`](Self::share) with a block of the given area that has `more` cells after those of the counters.
+    #[doc(hidden)]
+    pub fn share_in(&self, area: &'static Area, more: usize) -> Result<(), NoMemory> {
+        let mut ready: Option<OwnedBlock> = None;
+        loop {
+            let state = self.state();
+            if block_of(state).is_some() {
                 return Ok(());
             }
-            (block, state) = (Some(ready), self.state());
+            let block = ready.take().or_else(|| area.take((self.len() + more) * CELL, RANGE)).ok_or(NoMemory)?;
+            // Release pairs with the acquire in `state`. Relaxed on failure: the loop acquires later, or begins again.
+            let word = block.word();
+            if self.head.state.compare_exchange_weak(state, word, Ordering::Release, Ordering::Relaxed).is_ok() {
+                block.into_word();
+                return Ok(());
+            }
+            ready = Some(block);
         }
-        Ok(())
     }
 
-    /// The part of a counter outside blocks.
-    fn outside(self, index: usize) -> i64 {
+    fn outside(&self, index: usize) -> i64 {
         let remote = remote_amount(self.remote(index).load(Ordering::Relaxed));
         self.local(index).load(Ordering::Relaxed).wrapping_add(remote)
     }
 
     /// Runs `look` until the state is the same before and after it, so that no upgrade happened meanwhile.
-    fn settled<R>(self, look: impl Fn(Option<Block>) -> R) -> R {
+    fn settled<R>(&self, look: impl Fn(Option<Block>) -> R) -> R {
         loop {
             let state = self.state();
             let seen = look(block_of(state));
@@ -460,8 +434,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
     }
 
-    /// See [`LazyCounter::read`](super::LazyCounter::read).
-    pub fn read(self, index: usize) -> Reading {
+    pub fn read(&self, index: usize) -> Reading {
         self.settled(|block| {
             let outside = self.outside(index);
             let (inside, error) = block.map_or((0, 0), |block| slots::read(block, index));
@@ -469,13 +442,19 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         })
     }
 
-    /// See [`LazyCounter::sum`](super::LazyCounter::sum).
-    pub fn sum(self, index: usize) -> i64 {
+    pub fn read_positive(&self, index: usize) -> Reading {
+        self.read(index).positive()
+    }
+
+    pub fn sum(&self, index: usize) -> i64 {
         self.settled(|block| self.outside(index).wrapping_add(block.map_or(0, |block| slots::sum(block, index))))
     }
 
-    /// See [`LazyCounter::compare`](super::LazyCounter::compare).
-    pub fn compare(self, index: usize, with: i64) -> Order {
+    pub fn sum_positive(&self, index: usize) -> i64 {
+        self.sum(index).max(0)
+    }
+
+    pub fn compare(&self, index: usize, with: i64) -> Order {
         let Reading { value, error } = self.read(index);
         let (least, most) = (value.checked_sub_unsigned(error), value.checked_add_unsigned(error));
         match (least, most) {
@@ -486,8 +465,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         }
     }
 
-    /// See [`LazyCounter::limited_add`](super::LazyCounter::limited_add).
-    pub fn limited_add(self, index: usize, amount: i64, most: i64) -> bool {
+    pub fn limited_add(&self, index: usize, amount: i64, most: i64) -> bool {
         if amount <= 0 {
             self.add(index, amount);
             return true;
@@ -516,13 +494,11 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
         limit::add_within::<RANGE>(block, index, amount, &Limit { most, outside: &|| self.outside(index) })
     }
 
-    /// See [`LazyCounter::set`](super::LazyCounter::set).
-    pub fn set(self, index: usize, value: i64) {
+    pub fn set(&self, index: usize, value: i64) {
         self.add(index, value.wrapping_sub(self.sum(index)));
     }
 
-    /// See [`LazyCounter::reset`](super::LazyCounter::reset).
-    pub fn reset(self, index: usize) -> i64 {
+    pub fn reset(&self, index: usize) -> i64 {
         let sum = self.sum(index);
         self.add(index, sum.wrapping_neg());
         sum
@@ -531,7 +507,7 @@ impl<'a, const RANGE: i32> Counters<'a, RANGE> {
     /// For measurements: marks the first `slots` slots of an upgraded set as touched, as if threads had added there, up
     /// to the rows of its area. Values do not change.
     #[doc(hidden)]
-    pub fn touch_slots(self, slots: u32) {
+    pub fn touch_slots(&self, slots: u32) {
         let Some(block) = self.block() else { return };
         for slot in 0..slots.min(block.area().rows() as u32) {
             block.touch(slot);

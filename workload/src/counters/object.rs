@@ -140,6 +140,6 @@ impl Object for Waiting {
     counts_in!(counters);
 
     fn touch(&self, slots: u32) {
-        self.counters.all().touch_slots(slots);
+        self.counters.touch_slots(slots);
     }
 }

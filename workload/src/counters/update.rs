@@ -10,7 +10,7 @@ use super::word::{
 use crate::Threads;
 use crate::threads::Meeting;
 use crate::timing::{self, floor_ns, long_or_short, sixteen_times};
-use commensal::counter::{CounterSet, LazyCounter, PerCpuCounter, PerCpuSet};
+use commensal::counter::{CounterSet, LazyCounter, PerCpuSet};
 use core::array;
 use core::hint::black_box;
 use core::ptr::null_mut;
@@ -87,8 +87,8 @@ pub fn add_own_ns(updates: Updates, turns: Turns) -> Option<f64> {
     }
 }
 
-fn per_cpu() -> PerCpuCounter {
-    PerCpuCounter::new().expect("no memory for a per-CPU counter")
+fn per_cpu() -> PerCpuSet<1> {
+    PerCpuSet::new().expect("no memory for a per-CPU counter")
 }
 
 fn told_own() -> Told<true> {
@@ -165,7 +165,7 @@ pub fn add_upgraded_ns(updates: Updates, threads: (u32, &dyn Threads)) -> Option
         Updates::Plain | Updates::Checked => None,
         Updates::Atomic => together_ns(&Atomic::default(), threads, CHUNK),
         Updates::Striped => together_ns(&Striped::default(), threads, CHUNK),
-        Updates::PerCpu => together_ns(&PerCpuCounter::new().ok()?, threads, CHUNK_OF_CELLS),
+        Updates::PerCpu => together_ns(&PerCpuSet::<1>::new().ok()?, threads, CHUNK_OF_CELLS),
         Updates::Lazy => together_ns(&LazyCounter::new(), threads, CHUNK_OF_CELLS),
         Updates::Told => together_ns(&told_own(), threads, CHUNK_OF_CELLS),
     }

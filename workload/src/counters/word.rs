@@ -1,6 +1,6 @@
 //! What is added to: plain and atomic words, lazy counters, counters behind C functions; one at a time, or [`IN_TURN`].
 
-use commensal::counter::{CounterSet, LazyCounter, PerCpuCounter, PerCpuSet};
+use commensal::counter::{CounterSet, LazyCounter, PerCpuSet};
 use core::ffi::c_int;
 use machine::sync::{AtomicI64, AtomicU64, Ordering};
 use machine::thread;
@@ -128,14 +128,14 @@ impl Word for Checked {
     }
 }
 
-impl Word for PerCpuCounter {
+impl Word for PerCpuSet<1> {
     #[inline(always)]
     fn add(&self, amount: i64) {
-        PerCpuCounter::add(self, amount);
+        PerCpuSet::add(self, 0, amount);
     }
 
     fn sum(&self) -> i64 {
-        PerCpuCounter::sum(self)
+        PerCpuSet::sum(self, 0)
     }
 }
 
@@ -273,11 +273,11 @@ impl Row for PerCpuSet<IN_TURN> {
 impl Row for CounterSet<IN_TURN> {
     #[inline(always)]
     fn add(&self, at: usize, amount: i64) {
-        CounterSet::add(self, at, amount);
+        (**self).add(at, amount);
     }
 
     fn sum(&self) -> i64 {
-        (0..IN_TURN).map(|at| CounterSet::sum(self, at)).sum()
+        (0..IN_TURN).map(|at| (**self).sum(at)).sum()
     }
 }
 
