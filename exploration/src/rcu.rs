@@ -315,7 +315,7 @@ fn forked_by_handlers(seed: u64) -> Outcome {
                 let cookie = rcu::start();
                 let open = own.open.load(Ordering::Relaxed);
                 own.must_wait_for.store(open, Ordering::Relaxed);
-                own.cookie.store(cookie.number(), Ordering::Relaxed);
+                own.cookie.store(cookie.0, Ordering::Relaxed);
                 drop(rcu::read());
                 assert!(!(rcu::is_over(cookie) && (open > 0 || is_inside)), "a grace period ended in its child");
             }
@@ -343,7 +343,7 @@ fn forked_by_handlers(seed: u64) -> Outcome {
             }
             let cookie = own.cookie.load(Ordering::SeqCst);
             if cookie != 0 && own.must_wait_for.load(Ordering::SeqCst) > 0 {
-                assert!(!rcu::is_over(Cookie::from_number(cookie)), "a grace period ended in a handler's child");
+                assert!(!rcu::is_over(Cookie(cookie)), "a grace period ended in a handler's child");
             }
             if cookie != 0 && !open.is_empty() {
                 let younger = rcu::start();
@@ -355,7 +355,7 @@ fn forked_by_handlers(seed: u64) -> Outcome {
         drop(open);
         let cookie = own.cookie.load(Ordering::SeqCst);
         if cookie != 0 {
-            must_end(Cookie::from_number(cookie)).expect("in a handler's child");
+            must_end(Cookie(cookie)).expect("in a handler's child");
             must_end(rcu::start()).expect("in a handler's child, another one");
         }
     });

@@ -28,7 +28,7 @@ const _: () = assert!(size_of::<RcuSection>() == size_of::<Open>());
 /// After fork: yes; the child waits for the sections that the forking thread had open, and for no others.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_read_lock() -> RcuSection {
-    let Counted { at, slot } = rcu::open().into_counted();
+    let Counted { at, slot } = rcu::open().0;
     RcuSection { at: at.cast(), slot }
 }
 
@@ -39,7 +39,7 @@ pub extern "C" fn cm_rcu_read_lock() -> RcuSection {
 pub unsafe extern "C" fn cm_rcu_read_unlock(section: RcuSection) {
     let RcuSection { at, slot } = section;
     // SAFETY: passed on.
-    unsafe { rcu::close(Open::from_counted(Counted { at: at.cast(), slot })) };
+    unsafe { rcu::close(Open(Counted { at: at.cast(), slot })) };
 }
 
 /// Waits for a grace period: until all read sections that are open now have ended. Callers at the same time share one.
@@ -65,7 +65,7 @@ pub extern "C" fn cm_rcu_synchronize_expedited() {
 /// Signal handlers: no. After fork: yes; the child may also ask for numbers from before the fork.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_start() -> u64 {
-    rcu::start().number()
+    rcu::start().0
 }
 
 /// Returns whether the grace period `number` is over. If it is not, takes the next steps towards its end, without
@@ -75,7 +75,7 @@ pub extern "C" fn cm_rcu_start() -> u64 {
 /// being over.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_is_over(number: u64) -> bool {
-    rcu::is_over(Cookie::from_number(number))
+    rcu::is_over(Cookie(number))
 }
 
 /// Returns the number of grace periods that have ended in this process and its ancestors.

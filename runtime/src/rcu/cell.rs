@@ -55,28 +55,8 @@ impl<T> Deref for Loaded<'_, T> {
     }
 }
 
-/// Why a value was not exchanged, with the one that was to be put there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum NotExchanged<T> {
-    /// Another value is there.
-    Changed(T),
-    /// There is no memory.
-    OutOfMemory(T),
-}
-
-impl<T> fmt::Debug for NotExchanged<T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            NotExchanged::Changed(_) => "Changed",
-            NotExchanged::OutOfMemory(_) => "OutOfMemory",
-        })
-    }
-}
-
 /// The value of a place that no other thread has seen.
-///
-/// # Safety
-/// The place is the caller's to give up.
+/// Safety: the place is the caller's to give up.
 unsafe fn take_back<T>(place: NonNull<Dropped<T>>) -> T {
     // SAFETY: passed on.
     unsafe {
@@ -119,54 +99,30 @@ impl<T: Send + Sync + 'static> Cell<T> {
         Ok(())
     }
 
-    /// Replaces the value if it is still `current`. It compares for the same value, not an equal one. As `current`
-    /// stays loaded meanwhile, it cannot have gone and come back.
-    pub fn compare_exchange(&self, current: Loaded<'_, T>, value: T) -> Result<(), NotExchanged<T>> {
-        let new = place(value).map_err(|OutOfMemory(value)| NotExchanged::OutOfMemory(value))?;
-        let old = current.value;
-        // Orders as in `store`. Relaxed on failure: nothing is read then.
-        let outcome = self.at.compare_exchange(old.as_ptr(), new.as_ptr(), Ordering::AcqRel, Ordering::Relaxed);
-        // Before the old value is retired: a process with one thread may then free it at once.
-        drop(current);
-        match outcome {
-            // SAFETY: no reader finds it any more.
-            Ok(_) => unsafe { retire(old) },
-            // SAFETY: no other thread has seen it.
-            Err(_) => return Err(NotExchanged::Changed(unsafe { take_back(new) })),
-        }
-        Ok(())
-    }
-
     /// Replaces the value by `change(value)`. Calls `change` again if another thread replaced the value meanwhile.
     pub fn update(&self, mut change: impl FnMut(&T) -> T) -> Result<(), OutOfMemory<T>> {
         loop {
+            // Until the exchange, the value stays loaded, so it cannot go and come back.
             let current = self.load();
-            let value = change(&current);
-            match self.compare_exchange(current, value) {
-                Ok(()) => return Ok(()),
-                Err(NotExchanged::Changed(_)) => {}
-                Err(NotExchanged::OutOfMemory(value)) => return Err(OutOfMemory(value)),
+            let (old, new) = (current.value, place(change(&current))?);
+            // Orders as in `store`. Relaxed on failure: nothing is read then.
+            let done = self.at.compare_exchange(old.as_ptr(), new.as_ptr(), Ordering::AcqRel, Ordering::Relaxed);
+            // Before the old value is retired: a process with one thread may then free it at once.
+            drop(current);
+            if done.is_ok() {
+                // SAFETY: no reader finds it any more.
+                unsafe { retire(old) };
+                return Ok(());
             }
+            // SAFETY: no other thread has seen it.
+            drop(unsafe { take_back(new) });
         }
-    }
-
-    /// Returns the value without a section: no other thread has the cell.
-    pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: there always is one, and it is ours as the cell is.
-        unsafe { &mut (*self.at.load(Ordering::Relaxed)).value }
-    }
-
-    /// Takes the value out of the cell.
-    pub fn into_inner(self) -> T {
-        let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: no other thread has the cell, so none has the value.
-        unsafe { take_back(NonNull::new_unchecked(this.at.load(Ordering::Relaxed))) }
     }
 }
 
 impl<T: Send + Sync + 'static> Drop for Cell<T> {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: no other thread has the cell, so none has the value.
         drop(unsafe { take_back(NonNull::new_unchecked(self.at.load(Ordering::Relaxed))) });
     }
 }

@@ -53,15 +53,14 @@ pub fn waiting() -> Waiting {
     Domain::of_process().deferred.waiting()
 }
 
-/// The waits for the queues' locks.
-pub fn contention() -> &'static Contention {
+pub(crate) fn contention() -> &'static Contention {
     &Domain::of_process().deferred.contention
 }
 
 /// Frees a block after a grace period: when all sections that are open now have ended. It may be any block of the heap,
-/// of a group or of an object cache, or null. Costs about as much as to free the block and to lock the slot's queue.
-/// From time to time it costs a grace period. While a slot holds more than a mark (`rcu.high_mark`, `rcu.high_kib`), it
-/// may delay a caller outside of sections by `rcu.hold_up_ms`. The caller need not do anything else.
+/// of a group or of an object cache, or null. Costs about as much as to free the block and to lock the slot's queue,
+/// and from time to time a grace period. While a slot holds more than a mark (`rcu.high_mark`, `rcu.high_kib`), it may
+/// delay a caller outside of sections by `rcu.hold_up_ms`.
 ///
 /// In a process with one thread, outside of sections, the block is freed at once. The first call that defers something
 /// in a process makes the worker, and so must not be in a signal handler; later ones may. A fork child inherits what
@@ -137,10 +136,8 @@ pub unsafe fn call(head: *mut Head, function: unsafe extern "C" fn(*mut Head)) {
 }
 
 /// The same for an object of so many bytes, which count towards the mark.
-///
-/// # Safety
-/// As for [`call`].
-pub unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head), bytes: usize) {
+/// Safety: as for [`call`].
+pub(crate) unsafe fn call_of(head: *mut Head, function: unsafe extern "C" fn(*mut Head), bytes: usize) {
     let domain = Domain::enter();
     enter();
     // SAFETY: passed on.
@@ -176,9 +173,8 @@ unsafe extern "C" fn drop_it<T>(head: *mut Head) {
 }
 
 /// Drops a value and frees its place after a grace period: by a call, if there is anything to drop.
-///
-/// # Safety
-/// The place is from [`place`], and the caller owns it, except that readers may find it in sections that are open.
+/// Safety: the place is from [`place`], and the caller owns it, except that readers may find it in sections that are
+/// open.
 pub(super) unsafe fn retire<T>(place: NonNull<Dropped<T>>) {
     // SAFETY: passed on.
     unsafe {
@@ -214,23 +210,20 @@ pub fn defer_drop<T: Send + 'static>(value: T) {
 
 /// A value in a place of its own.
 pub(super) fn place<T>(value: T) -> Result<NonNull<Dropped<T>>, OutOfMemory<T>> {
-    let Some(place) = take_place::<Dropped<T>>() else { return Err(OutOfMemory(value)) };
+    let (bytes, alignment) = const {
+        assert!(size_of::<Dropped<T>>() <= size_class::LARGEST, "put large values into a box");
+        assert!(align_of::<T>() <= PAGE);
+        (size_of::<Dropped<T>>(), align_of::<Dropped<T>>())
+    };
+    let class = size_class::class_for_aligned(bytes, alignment).filter(|_| enter());
+    let object = class.and_then(|class| {
+        let object = NonNull::new(heap().take(size_class::size(class)));
+        object.or_else(|| NonNull::new(heap().refill(class, bytes, 0)?))
+    });
+    let Some(place) = object.map(NonNull::cast) else { return Err(OutOfMemory(value)) };
     // SAFETY: a place for it, and ours.
     unsafe { place.write(Dropped { head: Head::new(), value }) };
     Ok(place)
-}
-
-fn take_place<T>() -> Option<NonNull<T>> {
-    const {
-        assert!(size_of::<T>() <= size_class::LARGEST, "put large values into a box");
-        assert!(align_of::<T>() <= PAGE);
-    }
-    let class = size_class::class_for_aligned(size_of::<T>(), align_of::<T>())?;
-    if !enter() {
-        return None;
-    }
-    let object = NonNull::new(heap().take(size_class::size(class)));
-    object.or_else(|| NonNull::new(heap().refill(class, size_of::<T>(), 0)?)).map(NonNull::cast)
 }
 
 /// If there is no memory to wait in: waits for a grace period. False: the thread would wait for itself.
@@ -319,7 +312,6 @@ pub(crate) fn rouse_worker() {
     Domain::enter().worker.rouse(Put::Enough, &WORK);
 }
 
-/// After something was put into a queue.
 #[inline]
 fn has_put(domain: &Domain, queue: &Queue, put: Put) {
     if put == Put::Enough {
@@ -429,9 +421,9 @@ fn free_all(domain: &Domain, caller: Caller) {
 /// Seals the waiting spans of typesafe caches, waits, and frees all those whose grace period is over.
 fn free_waiting(domain: &Domain, wait: impl FnOnce()) {
     let heap = root::is_installed().then(heap);
-    heap.inspect(|heap| heap.central().seal_waiting(|| start().number()));
+    heap.inspect(|heap| heap.central().seal_waiting(|| start().0));
     wait();
-    let is_over = |number| domain.grace.is_over(Cookie::from_number(number));
+    let is_over = |number| domain.grace.is_over(Cookie(number));
     heap.inspect(|heap| heap.central().free_waiting(is_over, |free| heap.cpu.as_only_drainer(here!(), free)));
 }
 

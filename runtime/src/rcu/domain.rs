@@ -48,7 +48,6 @@ pub(super) struct Domain {
 
 const _: () = assert!(size_of::<Domain>() <= root::DOMAIN_BYTES - settings::BYTES);
 
-/// The base of a thread's level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
     Zero,
@@ -204,8 +203,7 @@ impl Domain {
         self.inherited.load(Ordering::Acquire) != 0
     }
 
-    /// Makes the calling thread count in rows, if possible, and returns whether it does. Its level counts all its open
-    /// sections.
+    /// Makes the calling thread count in rows, if possible, and returns whether it does.
     pub(super) fn make_ready(&self) -> bool {
         if self.sections.are_rows_untried() {
             // Under the lock, so that the period stays the same. Without signals: in a child that a handler forked in

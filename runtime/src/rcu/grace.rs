@@ -30,21 +30,8 @@ pub(super) const WAITING_FOR_STORES: u32 = 5;
 /// The number of a grace period, which [`start`](super::start) returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
-pub struct Cookie(u64);
+pub struct Cookie(pub u64);
 
-impl Cookie {
-    /// As a number, which [`from_number`](Self::from_number) takes back.
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-
-    /// The cookie with this [`number`](Self::number).
-    pub const fn from_number(number: u64) -> Self {
-        Cookie(number)
-    }
-}
-
-/// The progress of grace periods.
 #[repr(C)]
 pub(super) struct Grace {
     lock: Lock<GRACE_RANK>,
@@ -87,13 +74,11 @@ impl Grace {
         self.sleepers.store(0, Ordering::Relaxed);
     }
 
-    /// The number of the last grace period that has begun.
     pub(super) fn number(&self) -> u64 {
         // Acquire: see `qsbr`.
         self.begun.0.load(Ordering::Acquire)
     }
 
-    /// The next grace period to begin.
     pub(super) fn next(&self) -> Cookie {
         Cookie(self.begun.0.load(Ordering::SeqCst) + 1)
     }
@@ -111,7 +96,6 @@ impl Grace {
         self.over() >= cookie.0
     }
 
-    /// Nanoseconds since readers were ordered last.
     pub(super) fn age_ns(&self) -> u64 {
         clock::now_ns().saturating_sub(self.ordered_at_ns.load(Ordering::Relaxed))
     }
@@ -127,7 +111,6 @@ impl Grace {
         self.stage.store(ORDERING, Ordering::Relaxed);
     }
 
-    /// Readers are ordered now.
     pub(super) fn go_on_from_order(&self, stage: u32) {
         self.ordered_at_ns.store(clock::now_ns(), Ordering::Relaxed);
         self.place.store(0, Ordering::Relaxed);

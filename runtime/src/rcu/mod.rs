@@ -16,16 +16,8 @@
 //! * [`TypesafeCache`] has objects that are reused without a grace period. Readers check that they have the right one.
 //! * [`qsbr`] is for threads that read in a loop: their sections cost nothing.
 //!
-//! | file | contents |
-//! |---|---|
-//! | `grace`, `sections`, `registered`, `queue`, `queues`, `worker` | the state of each, with its own operations |
-//! | `domain` | all of that state of the process, and its repair in a fork child |
-//! | `reader`, `qsbr` | sections of any thread, and of registered readers |
-//! | `synchronize` | the steps of a grace period, which callers share |
-//! | `deferred` | frees, drops and calls after a grace period |
-//! | `cell`, `typesafe` | values that are replaced, and objects that readers may look at after they were freed |
-//!
-//! [docs/design/rcu.md] has the argument, and the differences from the sources.
+//! `domain` holds all state of the process (`grace`, `sections`, `registered`, `queue`, `queues`, `worker`), and
+//! repairs it in a fork child. [docs/design/rcu.md] has the argument, and the differences from the sources.
 //!
 //! Source of the algorithm: sleepable RCU in the Linux kernel (McKenney) counts by CPU and by period, and reads the
 //! ends before the begins. The authors of liburcu and librseq (Desnoyers) have shown rows with restartable additions,
@@ -50,15 +42,14 @@ mod synchronize;
 mod typesafe;
 mod worker;
 
-pub use cell::{Cell, Loaded, NotExchanged};
-pub use deferred::{barrier, barrier_for, call, call_of, contention, defer_drop, defer_free, waiting};
-pub(crate) use deferred::{has_worker, rouse_worker};
+pub use cell::{Cell, Loaded};
+pub use deferred::{barrier, barrier_for, call, defer_drop, defer_free, waiting};
+pub(crate) use deferred::{contention, has_worker, rouse_worker};
 pub use grace::{Caller, Cookie, Pace};
 pub use queue::Head;
 pub use queues::Waiting;
 pub use reader::{Open, ReadGuard, close, open, read};
-pub use synchronize::{
-    Standing, grace_periods, is_over, set_knob, standing, start, synchronize, synchronize_expedited, wait_for,
-};
+pub(crate) use synchronize::{Standing, standing};
+pub use synchronize::{grace_periods, is_over, set_knob, start, synchronize, synchronize_expedited, wait_for};
 pub use typesafe::{Link, TypesafeBox, TypesafeCache};
 pub(crate) use typesafe::{readers_are_absent, wait_for_readers};

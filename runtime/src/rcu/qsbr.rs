@@ -6,18 +6,7 @@
 //! ```
 //!
 //! A grace period waits until each reader has seen its number, or is offline. The [`Policy`] says when readers report,
-//! and so how short grace periods are. The program may change it at any time.
-//!
-//! | policy | a checkpoint | a reader that holds a grace period up |
-//! |---|---|---|
-//! | [`Policy::Counted`] | counts, and each n-th reports | is flagged after two thresholds |
-//! | [`Policy::Flagged`] | looks at a word of its own | is flagged after one threshold |
-//! | [`Policy::Kicked`] | likewise | is flagged after one, and interrupted after three if it is kickable |
-//! | [`Policy::None`] | likewise | is waited for |
-//!
-//! The threshold is the setting `rcu.till_qs_ms`. A reader that is flagged reports at its next checkpoint.
-//! [`Reader::checkpoint_always`] reports in any case. Short grace periods free memory early, in small batches. Long
-//! ones free it in few large batches, and more of it waits.
+//! and so how short grace periods are: short ones free memory early, in small batches.
 //!
 //! **Why that is enough.** An updater takes something away, fences, and reads the number of grace periods
 //! (`synchronize::start`). Then that number is raised. A reader that has loaded the new number, and orders its loads
@@ -34,6 +23,7 @@ use super::grace::{Caller, Pace};
 pub use super::registered::Policy;
 use super::registered::Record;
 use super::synchronize::wait_for_registered;
+pub use crate::counter::NoMemory;
 use core::marker::PhantomData;
 use core::mem::forget;
 use core::panic::Location;
@@ -99,8 +89,7 @@ pub struct Reader<const KICKABLE: bool = false> {
 /// A reader that only reports at checkpoints. Its sections cost nothing.
 pub type CooperativeReader = Reader<false>;
 
-/// A reader that a signal may interrupt under [`Policy::Kicked`]. Each of its sections costs two additions to a word of
-/// its own.
+/// A reader that a signal may interrupt under [`Policy::Kicked`]. Each section costs two additions to its own word.
 pub type KickableReader = Reader<true>;
 
 /// A section of a [`Reader`], until it is dropped.
@@ -108,10 +97,6 @@ pub type KickableReader = Reader<true>;
 pub struct Section<'r, const KICKABLE: bool> {
     reader: &'r Reader<KICKABLE>,
 }
-
-/// There is no memory for another reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoMemory;
 
 impl<const KICKABLE: bool> Reader<KICKABLE> {
     /// Registers a reader, online. Takes some 100 ns, and longer the more threads are registered.
@@ -131,8 +116,7 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
         Section { reader: self }
     }
 
-    /// In no section: reports if the policy demands it. Else it costs a load of the reader's own word, which stays in
-    /// this CPU's cache.
+    /// In no section: reports if the policy demands it. Else it costs a load of the reader's own word.
     #[inline(always)]
     pub fn checkpoint(&mut self) {
         if self.record.is_due() {

@@ -57,8 +57,7 @@ pub(super) struct Calls {
 impl Calls {
     const NONE: Calls = Calls { first: null_mut(), last: null_mut(), count: 0, bytes: 0 };
 
-    /// # Safety
-    /// The head is the caller's to give up.
+    /// Safety: the head is the caller's to give up.
     unsafe fn push(&mut self, head: *mut Head, bytes: u64) {
         // SAFETY: heads in the list are ours.
         unsafe {
@@ -85,9 +84,7 @@ impl Calls {
     }
 
     /// Makes all of the calls.
-    ///
-    /// # Safety
-    /// A grace period is over since they were deferred.
+    /// Safety: a grace period is over since they were deferred.
     pub(super) unsafe fn make(self) {
         let mut next = self.first;
         while !next.is_null() {
@@ -156,11 +153,9 @@ unsafe impl Sync for Queue {}
 /// The outcome of putting something into a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
-    /// It is there.
     Done,
     /// It is there, and so much waits that the thread should see what can be freed.
     Enough,
-    /// There is no memory for a batch.
     NoMemory,
 }
 
@@ -238,9 +233,7 @@ impl Held<'_> {
     }
 
     /// Puts an object into the open segment, in a batch of its class, which takes up to `most`.
-    ///
-    /// # Safety
-    /// It is the caller's to give up.
+    /// Safety: it is the caller's to give up.
     #[inline]
     pub(super) unsafe fn put(&mut self, class: usize, object: *mut u8, bytes: usize, most: usize) -> Put {
         let word = self.state().filling[class];
@@ -261,9 +254,7 @@ impl Held<'_> {
 
     /// For an object that the slot's magazine of retired objects has no room for: gives the slot a magazine that begins
     /// with the object, and puts the full one into the open segment.
-    ///
-    /// # Safety
-    /// It is the caller's to give up.
+    /// Safety: it is the caller's to give up.
     pub(super) unsafe fn put_retired(
         &mut self, slots: RetireSlots, slot: u32, class: usize, object: *mut u8, most: usize,
     ) -> Put {
@@ -279,7 +270,6 @@ impl Held<'_> {
         Put::Enough
     }
 
-    /// Puts a batch into the open segment.
     pub(super) fn keep(&mut self, batch: Batch) {
         let (objects, bytes) = (batch.view().len(), heap().batch_bytes(batch.view()));
         self.state().open().batches.push(batch);
@@ -297,9 +287,7 @@ impl Held<'_> {
     }
 
     /// Puts a call into the open segment.
-    ///
-    /// # Safety
-    /// The head is the caller's to give up, and the function may be called with it, later and on any thread.
+    /// Safety: the head is the caller's to give up, and the function may be called with it, later and on any thread.
     pub(super) unsafe fn put_call(
         &mut self, head: *mut Head, function: unsafe extern "C" fn(*mut Head), bytes: usize,
     ) -> Put {
@@ -330,7 +318,7 @@ impl Held<'_> {
         let state = self.state();
         let open = state.open();
         if is_free && !open.is_empty() {
-            open.cookie = next().number();
+            open.cookie = next().0;
             in_order();
             state.turns += 1;
         }
@@ -340,7 +328,7 @@ impl Held<'_> {
     pub(super) fn sealed(&mut self) -> Option<Cookie> {
         let state = self.state();
         let sealed = &state.segments[state.sealed()];
-        (!sealed.is_empty()).then(|| Cookie::from_number(sealed.cookie))
+        (!sealed.is_empty()).then_some(Cookie(sealed.cookie))
     }
 
     pub(super) fn turns(&mut self) -> usize {
@@ -429,7 +417,6 @@ fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Bytes of an object of a class.
 pub(super) fn bytes_of(class: usize, object: *mut u8) -> usize {
     if class == 0 { heap().bytes_of_special(object) } else { size_class::size(class) }
 }

@@ -71,7 +71,6 @@ impl Deferred {
         core::iter::once(&self.first).chain((1..others).map(|slot| self.queue(slot)))
     }
 
-    /// Makes queues for all slots, if there is memory.
     #[cold]
     fn make_queues(&self) {
         let bytes = (slot::MAX * size_of::<Queue>()).next_multiple_of(vm::PAGE);
@@ -105,7 +104,6 @@ impl Deferred {
         Some(work(queue, &mut held))
     }
 
-    /// Asks the worker for magazines of retired objects.
     pub(super) fn want_retire_slots(&self) {
         if self.readiness.load(Ordering::Relaxed) == 0 {
             // An exchange: another thread may have asked, and the worker have answered.

@@ -6,25 +6,11 @@ use core::marker::PhantomData;
 use machine::slot::{self, Counted};
 use machine::thread;
 
-/// An open section, for [`close`]. 16 bytes.
+/// An open section, for [`close`]. 16 bytes, which interfaces of other languages carry.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 #[must_use = "a section that is not closed is waited for, for ever"]
-pub struct Open(Counted);
-
-impl Open {
-    /// For interfaces of other languages, which carry it: [`from_counted`](Self::from_counted) takes it back.
-    #[inline(always)]
-    pub fn into_counted(self) -> Counted {
-        self.0
-    }
-
-    /// The section of [`into_counted`](Self::into_counted).
-    #[inline(always)]
-    pub fn from_counted(counted: Counted) -> Self {
-        Open(counted)
-    }
-}
+pub struct Open(pub Counted);
 
 /// Opens a section. Sections may lie inside of others, and overlap. Any thread may open one without registering, also
 /// in a signal handler on top of anything. With [`close`] it costs two restartable additions, about as much as two

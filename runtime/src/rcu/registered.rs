@@ -16,32 +16,26 @@ const POLICY: Key = Key::of("rcu.policy");
 const COUNTED_EACH: Key = Key::of("rcu.counted_each");
 const TILL_QS: Key = Key::of("rcu.till_qs_ms");
 
-/// How readers come to report.
+/// How readers come to report. A reader that is flagged reports at its next checkpoint. The threshold is the setting
+/// `rcu.till_qs_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// When they are flagged: the usual policy.
+    /// When they hold a grace period up for a threshold, they are flagged: the usual policy.
     Flagged,
     /// Only by [`Reader::checkpoint_always`](super::qsbr::Reader::checkpoint_always), and when they go offline.
     None,
-    /// When they are flagged, or interrupted.
+    /// As `Flagged`; after three thresholds, kickable readers are interrupted.
     Kicked,
-    /// At every n-th checkpoint; 1: at each.
+    /// At every n-th checkpoint (1: at each); they are flagged after two thresholds.
     Counted(u32),
 }
 
-/// Policies as words: zero is the usual one.
-const NONE: u32 = 1;
-const KICKED: u32 = 2;
-const COUNTED: u32 = 1 << 31;
-
 impl Policy {
-    /// The policy of this name in `rcu.policy`. Under the one that counts, every `each`-th checkpoint reports. None: no
-    /// policy has the name.
+    /// The policy of this name in `rcu.policy`, if there is one. Under the one that counts, `each` is its number.
     pub fn named(name: &str, each: u32) -> Option<Self> {
         POLICY.parse(name).map(|value| Self::valued(value, each))
     }
 
-    /// The policy of the settings.
     pub(crate) fn said() -> Self {
         Self::valued(POLICY.get(), COUNTED_EACH.get() as u32)
     }
@@ -51,29 +45,23 @@ impl Policy {
         [Policy::Flagged, Policy::Counted(each), Policy::Kicked, Policy::None][value as usize]
     }
 
+    /// As a word: the place, and `each` above it. Zero is the usual policy.
     fn word(self) -> u32 {
         match self {
             Policy::Flagged => 0,
-            Policy::None => NONE,
-            Policy::Kicked => KICKED,
-            Policy::Counted(each) => COUNTED | each.clamp(1, COUNTED - 1),
+            Policy::Counted(each) => 1 | each.clamp(1, u32::MAX >> 2) << 2,
+            Policy::Kicked => 2,
+            Policy::None => 3,
         }
     }
 
     fn of(word: u32) -> Self {
-        match word {
-            0 => Policy::Flagged,
-            NONE => Policy::None,
-            KICKED => Policy::Kicked,
-            _ => Policy::Counted(word & !COUNTED),
-        }
+        Self::valued((word & 3).into(), word >> 2)
     }
 }
 
 // Bits of `Record::due`.
-/// The reader must report.
 const FLAGGED: u32 = 1;
-/// The reader must count checkpoints.
 const COUNTS: u32 = 2;
 
 /// A reader's record. Records are never freed, but used again.
@@ -109,7 +97,6 @@ impl Record {
         self.due.load(Ordering::Relaxed) != 0
     }
 
-    /// Counts a section that opens, of a kickable reader.
     #[inline(always)]
     pub(super) fn open_section(&self) {
         // Only this thread changes it. Its handlers leave it as it was.

@@ -77,7 +77,6 @@ struct Row {
     begun_beside: AtomicU64,
 }
 
-/// The distance from a row's `begun` to its `ended`.
 pub(super) const TO_END: i32 = offset_of!(Row, ended) as i32;
 const _: () = assert!(2 * size_of::<Row>() <= COUNTS);
 const _: () = assert!(offset_of!(Row, begun_beside) == slot::COUNTED_BESIDE);
@@ -85,17 +84,13 @@ const _: () = assert!(offset_of!(Row, begun_beside) == slot::COUNTED_BESIDE);
 /// A place where sections are counted, as grace periods look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The number of a lane.
     Lane(usize),
-    /// The row of a slot.
     Slot(u32),
 }
 
 impl Sections {
     /// Counts a section that opens in the row of the thread's slot.
-    ///
-    /// # Safety
-    /// The thread is ready: it has a slot, and there are counts for all possible ones.
+    /// Safety: the thread is ready: it has a slot, and there are counts for all possible ones.
     #[inline(always)]
     pub(super) unsafe fn begin_in_row(&self) -> Counted {
         // SAFETY: passed on.
@@ -110,7 +105,6 @@ impl Sections {
         }
     }
 
-    /// From now on threads do not count in rows.
     pub(super) fn rest_rows(&self) {
         let _ = self.rows.compare_exchange(USED, RESTING, Ordering::Relaxed, Ordering::Relaxed);
     }

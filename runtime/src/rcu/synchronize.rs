@@ -27,20 +27,16 @@ use machine::{clock, kick, process};
 const MINIMUM_INTERVAL: Key = Key::of("rcu.minimum_interval_us");
 const STALL: Key = Key::of("rcu.stall_ms");
 
-/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A grace period is over.
     Over,
     /// The grace period before began too short a time ago.
     TooEarly,
     /// The kernel does not order readers, and their stores may be on their way.
     Unordered,
-    /// Sections are open that this process inherited.
     Inherited,
     /// A registered reader did not report; the kernel's number of its thread.
     Unreported(u32),
-    /// A place is not quiet.
     Open(Place),
 }
 
@@ -184,8 +180,7 @@ pub fn grace_periods() -> u64 {
 
 /// The progress of grace periods, each figure as it is at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// Grace periods that are over.
+pub(crate) struct Standing {
     pub over: u64,
     /// Nanoseconds that the current one has been waiting for readers; 0: none is.
     pub waiting_ns: u64,
@@ -194,7 +189,7 @@ pub struct Standing {
 }
 
 /// Reads the progress of grace periods without a lock.
-pub fn standing() -> Standing {
+pub(crate) fn standing() -> Standing {
     let domain = Domain::of_process();
     let (grace, sections) = (&domain.grace, &domain.sections);
     let stage = grace.stage.load(Ordering::Relaxed);
@@ -282,7 +277,6 @@ pub(super) fn wait_for_registered(pace: Pace, caller: Caller) {
     }
 }
 
-/// The caller would wait for itself.
 #[cold]
 pub(super) fn die_waiting(caller: Caller, what: &str, advice: &str) -> ! {
     let mut line = Line::new();

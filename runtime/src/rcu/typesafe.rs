@@ -2,9 +2,7 @@
 //! not the one that it looked for.
 //!
 //! A freed object is used again at once, while its lines are still in the CPU's cache, and no callback waits. The price
-//! is a rule for readers.
-//!
-//! [`TypesafeCache`] states that rule.
+//! is a rule for readers, which [`TypesafeCache`] states.
 //!
 //! Memory goes back to the heap by whole spans, after a grace period. Only then are objects dropped, by a thread of the
 //! runtime's, or by one that trims. Until then the cache uses those spans first. So it never has more memory than its
@@ -17,8 +15,7 @@ use super::grace::{Caller, Pace};
 use super::qsbr::Section;
 use super::reader::ReadGuard;
 use super::synchronize::wait_for;
-use crate::caches::{Box, Cache, Constructed, Untunable};
-use crate::counter::NoMemory;
+use crate::caches::{Box, Cache, Constructed};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::{NonNull, null_mut};
@@ -101,8 +98,7 @@ impl<T: Send + Sync + 'static> TypesafeCache<T> {
         TypesafeCache(Cache::typesafe(name, constructor))
     }
 
-    /// Allocates an object: as its last user left it, or as it was constructed. Readers may still look at it. None: no
-    /// memory.
+    /// Allocates an object, as its last user or the constructor left it. Readers may look at it. None: no memory.
     #[inline]
     pub fn get(&self) -> Option<TypesafeBox<'_, T>> {
         self.0.get().map(TypesafeBox)
@@ -113,19 +109,9 @@ impl<T: Send + Sync + 'static> TypesafeCache<T> {
         self.0.alive()
     }
 
-    /// As [`Cache::prefill`].
-    pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
-        self.0.prefill(objects)
-    }
-
     /// As [`Cache::shrink`]; memory goes back after a grace period.
     pub fn shrink(&self) -> usize {
         self.0.shrink()
-    }
-
-    /// As [`Cache::tune`].
-    pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
-        self.0.tune(limit, batch)
     }
 }
 

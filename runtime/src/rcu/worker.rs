@@ -1,9 +1,8 @@
 //! The worker: a thread of the runtime's own, which is created when a thread first defers something. It makes sure that
 //! all deferred objects and calls are freed and made in the end (`deferred`).
 //!
-//! It is *none*, *awake* or *idle*. Idle, it sleeps until a thread defers something. Awake, it looks over all queues
-//! each `rcu.lazy_delay_ms`, until they are empty. After two idle seconds it ends, and a new one is created when it is
-//! needed. So a process whose main thread called `pthread_exit` can end: its last thread must not be ours.
+//! Idle, it sleeps until a thread defers something. Awake, it looks over all queues each `rcu.lazy_delay_ms`, until
+//! they are empty. After two idle seconds it ends, for the same reason as the shepherd of `upkeep`.
 //!
 //! Nothing is forgotten: the worker declares itself idle, or none, and then looks whether anything waits. A thread that
 //! defers puts something into a queue, and then looks whether the worker is idle, or none. Both sides fence in between,
@@ -57,7 +56,11 @@ impl Worker {
         order_after_change();
         match self.state.load(Ordering::SeqCst) {
             AWAKE => {}
-            IDLE => self.wake(),
+            // One ring is enough, of all threads that find it idle.
+            IDLE if self.state.compare_exchange(IDLE, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok() => {
+                self.ring()
+            }
+            IDLE => {}
             FAILED if put != Put::Enough => {}
             _ => self.make(work),
         }
@@ -72,13 +75,6 @@ impl Worker {
     }
 
     #[cold]
-    fn wake(&self) {
-        // One ring is enough, of all threads that find it idle.
-        if self.state.compare_exchange(IDLE, AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-            self.ring();
-        }
-    }
-
     fn ring(&self) {
         self.bell.fetch_add(1, Ordering::SeqCst);
         wake_one(&self.bell);

@@ -197,8 +197,8 @@ mutants! {
         + "let _ = (self.rows.compare_exchange(USED, RESTING, Ordering::Relaxed, Ordering::Relaxed), self.use_rows_again());"
     in "runtime/src/rcu/queue.rs":
         "RCU deferred: what is sealed waits for the grace period before" by "deferred"
-        - "open.cookie = next().number();"
-        + "open.cookie = next().number() - 1;"
+        - "open.cookie = next().0;"
+        + "open.cookie = next().0 - 1;"
     in "runtime/src/rcu/deferred.rs":
         "RCU deferred: calls are made before their time" by "deferred"
         - "take(domain, queue, Held::take_calls)"
