@@ -8,20 +8,17 @@
 //!   least, by quarter  9  5  3  3  7  9  9      of the last four: idle
 //! ```
 //!
-//! **Peaks.** A swinging load needs at its next peak the pages that are idle in between. The rule keeps them if the
-//! next peak comes within an interval. In longer swings, pages that went back are *refilled*. When many of the pages at
-//! stake are refilled, pages must stay idle twice as long from then on, up to [`MOST_PATIENCE`] intervals, so a few
-//! swings teach swings of any length. After [`CALM`] quarters without refills, that time halves. When a load ends for
-//! good, its pages go back after one interval, because there were no refills before.
+//! **Peaks.** A swinging load needs at its next peak the pages that are idle in between. In swings longer than an
+//! interval, pages that went back are *refilled*. When many of the pages at stake are refilled, pages must stay idle
+//! twice as long from then on, up to [`MOST_PATIENCE`] intervals, so a few swings teach swings of any length. After
+//! [`CALM`] quarters without refills, that time halves.
 //!
-//! **Rest.** A process that took hardly any run for [`REST`] quarters rests. Then patience does not apply: pages that
-//! were idle for an interval go back. So a peak is gone after two intervals at most, regardless of the patience learnt
-//! before. The first burst after a rest must fault its pages in.
+//! **Rest.** A process that took hardly any run for [`REST`] quarters rests. Then patience does not apply, so a peak is
+//! gone after two intervals at most. The first burst after a rest must fault its pages in.
 //!
 //! Source: decaying per-CPU lists have the low-water mark; patience is ours.
 
 const QUARTERS: usize = 4;
-/// Most intervals that pages must be idle for.
 pub const MOST_PATIENCE: u32 = 16;
 const KNOWN: usize = QUARTERS * MOST_PATIENCE as usize;
 /// Quarters without refills after which patience halves.
@@ -74,16 +71,12 @@ pub struct Decay {
 pub struct Seen {
     /// The fewest dirty pages of free runs since the last look.
     pub least: u64,
-    /// All refills so far.
     pub refilled: u64,
-    /// Pages of runs in use.
     pub in_use: u64,
-    /// All runs handed out so far.
     pub handed_out: u64,
 }
 
 impl Decay {
-    /// Records a look.
     pub fn observe(&mut self, now_ns: u64, interval_ns: u64, seen: Seen) {
         let quarter_ns = (interval_ns / QUARTERS as u64).max(1);
         if self.ends_ns == 0 || self.quarter_ns != quarter_ns || now_ns + quarter_ns < self.ends_ns {
@@ -201,7 +194,6 @@ impl Decay {
         }
     }
 
-    /// Counts pages that were given back.
     pub fn gave(&mut self, pages: u64) {
         self.given += pages as i64;
         self.at_stake += pages;
@@ -241,16 +233,11 @@ mod tests {
             Seen { least, refilled: self.refilled, in_use: self.pages, handed_out: self.handed_out }
         }
 
-        /// Uses `pages` for some seconds, with other runs all the time, and counts the pages given back.
         fn use_for(&mut self, pages: u64, seconds: f64) -> u64 {
             self.handing_out(2 * FEW_RUNS, pages, seconds)
         }
 
-        /// [`Self::use_for`] without other runs.
-        fn rest_for(&mut self, seconds: f64) -> u64 {
-            self.handing_out(0, self.pages, seconds)
-        }
-
+        /// Uses `pages` for some seconds, with other runs all the time, and counts the pages given back.
         fn handing_out(&mut self, runs: u64, pages: u64, seconds: f64) -> u64 {
             let total = self.pages + self.dirty;
             self.refilled += pages.saturating_sub(total);
@@ -288,28 +275,24 @@ mod tests {
         assert_eq!(given, 0);
     }
 
-    #[test]
-    fn swings_that_are_longer_are_learnt() {
-        for low in [1.5, 3.0, 7.0, 12.0] {
-            let mut load = Load::new();
-            let mut swing = || load.use_for(10_000, 1.0) + load.use_for(1000, low);
-            let first: u64 = (0..10).map(|_| swing()).sum();
-            let later: u64 = (0..20).map(|_| swing()).sum();
-            assert!(first > 0 && first <= 6 * 9000, "{first} pages given back in 10 swings of {low} s");
-            assert!(later <= 7 * 9000, "{later} pages given back in the next 20 swings of {low} s");
-        }
+    /// After a few swings, hardly any pages go back.
+    fn must_learn(what: &str, swing: impl Fn(&mut Load) -> u64) {
+        let mut load = Load::new();
+        let first: u64 = (0..10).map(|_| swing(&mut load)).sum();
+        let later: u64 = (0..20).map(|_| swing(&mut load)).sum();
+        assert!(first > 0 && first <= 6 * 9000, "{first} pages given back in 10 swings: {what}");
+        assert!(later <= 7 * 9000, "{later} pages given back in the next 20 swings: {what}");
     }
 
     #[test]
-    fn swings_are_learnt_from_peaks_that_are_slow_to_come() {
-        let mut load = Load::new();
-        let mut swing = || {
+    fn swings_that_are_longer_are_learnt() {
+        for low in [1.5, 3.0, 7.0, 12.0] {
+            must_learn("low for some seconds", |load| load.use_for(10_000, 1.0) + load.use_for(1000, low));
+        }
+        must_learn("peaks that are slow to come", |load| {
             let rise: u64 = (1..=8).map(|part| load.use_for(1000 + 9000 * part / 8, 0.25)).sum();
             rise + load.use_for(10_000, 1.0) + load.use_for(1000, 2.0)
-        };
-        let first: u64 = (0..10).map(|_| swing()).sum();
-        let later: u64 = (0..20).map(|_| swing()).sum();
-        assert!(first > 0 && first <= 6 * 9000 && later <= 7 * 9000, "{first} pages given back, and then {later}");
+        });
     }
 
     #[test]
@@ -346,8 +329,8 @@ mod tests {
         assert!(load.decay.patience() > 4);
         load.use_for(10_000, 1.0);
         load.use_for(1000, 0.1);
-        assert_eq!(load.rest_for(1.3), 0, "not yet");
-        assert_eq!(load.rest_for(0.6), 9000, "two intervals after the peak");
+        assert_eq!(load.handing_out(0, 1000, 1.3), 0, "not yet");
+        assert_eq!(load.handing_out(0, 1000, 0.6), 9000, "two intervals after the peak");
         // It also tells when, for callers that do not look sooner.
         load.use_for(10_000, 1.0);
         load.use_for(1000, 0.1);

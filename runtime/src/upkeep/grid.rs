@@ -10,12 +10,10 @@
 //! until the next one is due. So all have the same period, windows never overlap, and one slot at a time takes a lock.
 //!
 //! Source: the review of "mm/vmstat: spread vmstat_update requeue across the stat interval" (2026), which asked for the
-//! same period with different offsets. The posted formula, I + I·c/n between runs, gives CPU c a period of
-//! its own ([`posted_period`]).
+//! same period with different offsets. The posted formula, I + I·c/n between runs, gives CPU c a period of its own.
 
-/// Nanoseconds from the beginning of an interval until the slot of a rank is due. `rank < slots`.
+/// Nanoseconds from the beginning of an interval until the slot of a rank is due; for `rank == slots`, its length.
 pub const fn slot_time(interval_ns: u64, rank: u32, slots: u32) -> u64 {
-    debug_assert!(rank < slots);
     (interval_ns as u128 * rank as u128 / slots as u128) as u64
 }
 
@@ -29,13 +27,7 @@ pub const fn next(now_ns: u64, interval_ns: u64, rank: u32, slots: u32) -> u64 {
 
 /// The length of its window.
 pub const fn window(interval_ns: u64, rank: u32, slots: u32) -> u64 {
-    let end = if rank + 1 == slots { interval_ns } else { slot_time(interval_ns, rank + 1, slots) };
-    end - slot_time(interval_ns, rank, slots)
-}
-
-/// The period of a CPU under the posted formula, for comparison.
-pub const fn posted_period(interval_ns: u64, cpu: u32, online: u32) -> u64 {
-    interval_ns + slot_time(interval_ns, cpu % online, online)
+    slot_time(interval_ns, rank + 1, slots) - slot_time(interval_ns, rank, slots)
 }
 
 #[cfg(test)]
@@ -43,25 +35,6 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-
-    #[test]
-    fn due_times_are_one_interval_apart() {
-        for slots in [1, 2, 3, 36, 72, 1000] {
-            for rank in [0, slots / 2, slots - 1] {
-                let mut now = 12_345_678_901;
-                let first = next(now, SECOND, rank, slots);
-                assert!(first > now && first - now <= SECOND);
-                for turn in 1..10 {
-                    now = next(now, SECOND, rank, slots);
-                    let due = next(now, SECOND, rank, slots);
-                    assert_eq!(due, first + turn * SECOND, "rank {rank} of {slots}");
-                    // A look at any moment in between gives the same.
-                    assert_eq!(next(due - 1, SECOND, rank, slots), due);
-                    assert_eq!(next(now + SECOND / 3, SECOND, rank, slots), due);
-                }
-            }
-        }
-    }
 
     #[test]
     fn windows_fill_the_interval_and_share_nothing() {
@@ -73,19 +46,5 @@ mod tests {
             }
             assert_eq!(end, interval);
         }
-    }
-
-    #[test]
-    fn posted_formula_has_the_periods_that_reviewers_found() {
-        let period = |cpu| posted_period(SECOND, cpu, 72) as f64 / SECOND as f64;
-        assert_eq!(format(period(71)), "1.986");
-        let rate: f64 = (0..72).map(|cpu| 1.0 / period(cpu)).sum::<f64>() / 72.0;
-        assert_eq!(format(rate), "0.697");
-        // Odd ids off: 36 CPUs, and ids up to 70 share turns.
-        assert_eq!(posted_period(SECOND, 70, 36), posted_period(SECOND, 34, 36));
-    }
-
-    fn format(number: f64) -> std::string::String {
-        std::format!("{number:.3}")
     }
 }

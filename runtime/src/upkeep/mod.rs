@@ -1,13 +1,11 @@
 //! Upkeep: returns memory to the system in the background, on time and without spikes.
 //!
-//! * [`grid`] and [`timetable`]: each slot has one turn per interval, in its own window, while slots come and go, the
-//!   interval changes and the clock jumps. So maintenance of two slots never contends for the page heap's lock.
-//! * `own`: a thread on a slow path in its slot's window takes the turn, a part at a time: it returns unused magazines
-//!   and depots of caches, and the page list's surplus. No thread is woken for it.
-//! * [`step`]: serves a *deserted* slot, which no thread uses: its idle memory goes back, in its window. The
-//!   `shepherd`, a background thread of the runtime, calls this, or an embedder does by [`tick()`].
-//! * `decay`: pages of free runs that were idle for an interval go back to the kernel, in bounded calls, at a bounded
-//!   rate, and more slowly if recently returned ones were needed again.
+//! * [`grid`] and [`timetable`]: each slot has one turn per interval, in its own window, so maintenance of two slots
+//!   never contends for the page heap's lock.
+//! * `own`: a thread on a slow path in its slot's window takes the turn, a part at a time. No thread is woken for it.
+//! * [`step`]: serves a *deserted* slot, which no thread uses. The `shepherd`, a background thread of the runtime,
+//!   calls this, or an embedder does by [`tick()`].
+//! * `decay`: when pages of free runs go back to the kernel.
 //!
 //! A process with one thread has no shepherd: its slow paths do what is due, after its first 50 ms.
 //!
@@ -31,18 +29,18 @@ pub use shepherd::leave_to_the_last;
 pub use state::Report;
 pub use step::{step, tick};
 
-use crate::caches::{enter, heap};
+use crate::caches::{enter, heap, known_at, made_at};
 use crate::settings::{self, Refused};
 use machine::clock;
 use machine::sync::{Ordering, fence};
-use state::State;
+use state::STATE;
 pub(crate) use state::interval_ns;
 use timetable::Turn;
 
 /// When the next turn of a slot begins, by the machine's clock; 0: it has none, or another thread has the lock.
 pub(crate) fn next_turn_ns(slot: u32) -> u64 {
     let now_ns = clock::now_ns();
-    let turn = State::known().and_then(|state| state.with(now_ns, |inside| inside.table.turn(slot)));
+    let turn = known_at(&STATE).and_then(|state| state.with(now_ns, |inside| inside.table.turn(slot)));
     match turn {
         Some(Turn::NotBeforeNs(at)) => at,
         Some(Turn::UntilNs(_)) => now_ns,
@@ -67,7 +65,7 @@ pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
 
 /// Applies a changed setting. Without memory for the state, which is a few pages, there is no upkeep either.
 pub(crate) fn look_again() {
-    let Some(state) = enter().then(State::make).flatten() else { return };
+    let Some(state) = enter().then(|| made_at(&STATE)).flatten() else { return };
     // Threads that wait for a time from the old value look again. Pairs with the fence in `own::maintain`.
     fence(Ordering::SeqCst);
     (0..machine::slot::in_use()).for_each(|slot| heap().cpu.watch(slot).look_now());

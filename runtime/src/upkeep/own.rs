@@ -1,9 +1,9 @@
 //! A thread's own turn: maintenance of a slot by a thread on a slow path there.
 
-use super::state::{OwnTurn, State, UPKEEP, interval_ns};
+use super::state::{OwnTurn, STATE, State, UPKEEP, interval_ns};
 use super::step::{Left, give_idle_pages_back};
-use super::timetable::{Timetable, Turn};
-use crate::caches::heap;
+use super::timetable::Turn;
+use crate::caches::{heap, known_at, made_at};
 use crate::central::{coarse_of, coarse_time};
 use crate::page_heap::PAGE;
 use crate::percpu;
@@ -31,8 +31,8 @@ const PAGES_AT_ONCE: u64 = (256 << 10) / PAGE as u64;
 pub(crate) fn maintain(slot: u32, from: From) {
     let now = coarse_time();
     let watch = heap().cpu.watch(slot);
-    match State::known() {
-        None if watch.is_fresh() || State::make().is_none() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
+    match known_at(&STATE) {
+        None if watch.is_fresh() || made_at(&STATE).is_none() => watch.look_at(now.wrapping_add(FIRST_LOOK)),
         None => watch.look_now(),
         // The thread holds a lock, and the work takes others.
         Some(_) if thread::holds_locks() => watch.look_at(now.wrapping_add(SOON)),
@@ -62,7 +62,11 @@ impl State {
         let now_ns = clock::now_ns();
         let OwnTurn { until_ns: until, place } = &self.turns[slot as usize];
         if until.load(Ordering::Relaxed) <= now_ns {
-            match self.with(now_ns, |inside| begin_turn(&mut inside.table, slot)) {
+            let turn = self.with(now_ns, |inside| {
+                inside.table.join(slot);
+                inside.table.turn(slot)
+            });
+            match turn {
                 // Another thread has the lock, or the slot has just joined.
                 None | Some(Turn::None) => return SOON,
                 Some(Turn::NotBeforeNs(at)) => {
@@ -111,19 +115,10 @@ impl State {
         let Some((done, place)) = done else { return true };
         place_of_turn.store(place, Ordering::Relaxed);
         self.count_reclaimed(done);
-        let is_more = done.is_more || (!self.shepherd.is_there() && self.does_without_shepherd(began));
+        let does_more =
+            || self.subrelease().is_some() || give_idle_pages_back(self, began, PAGES_AT_ONCE) == Left::Some;
+        let is_more = done.is_more || (!self.shepherd.is_there() && does_more());
         self.counts.longest_ns.raise(clock::now_ns() - began);
         is_more
     }
-
-    /// Does a part of the shepherd's work. Returns whether there is more.
-    fn does_without_shepherd(&self, now_ns: u64) -> bool {
-        self.subrelease().is_some() || give_idle_pages_back(self, now_ns, PAGES_AT_ONCE) == Left::Some
-    }
-}
-
-/// The slot's turn; the slot joins if it had none. If its threads come too seldom to finish it, the shepherd does.
-fn begin_turn(table: &mut Timetable, slot: u32) -> Turn {
-    table.join(slot);
-    table.turn(slot)
 }

@@ -1,11 +1,10 @@
 //! The shepherd: a background thread of the runtime, which takes the turns of deserted slots, and returns idle pages.
 //!
-//! A process with one thread, or one that holds little, has none. The shepherd is *none*, *awake*, *idle* or *ending*.
-//! Awake, it sleeps until the next thing is due; idle, until a slot wants turns again. After a long idle time it ends,
-//! and a new one is created when it is needed: a process whose main thread called `pthread_exit` ends with its last
-//! thread, which must not be ours. When the program has one thread left, the shepherd returns everything and ends. It
-//! does so when it notices, but at once before that thread forks or does what only a process with one thread may do.
-//! The state carries the generation of the process, so that a fork child has none.
+//! A process with one thread, or one that holds little, has none. Awake, the shepherd sleeps until the next thing is
+//! due; idle, until a slot wants turns again. After a long idle time it ends, because a process whose main thread
+//! called `pthread_exit` ends with its last thread. When the program has one thread left, the shepherd returns
+//! everything and ends: when it notices, but at once before that thread forks or does what only a process with one
+//! thread may do. The state carries the generation of the process, so that a fork child has none.
 //!
 //! No slot is forgotten: the shepherd declares itself idle, and then looks whether a slot wants turns. A slot joins,
 //! and then looks whether the shepherd is idle. Both sides fence in between, so at least one sees the other.
@@ -14,9 +13,9 @@
 //! the lock that creating a thread takes. Nor does a thread that holds a lock of ours, may be in a signal handler, or
 //! is in a sandbox. Without a shepherd, threads do the upkeep of their own slots, and the next allocation tries again.
 
-use super::state::{AWAKE, ENDING, IDLE, NONE, Shepherd, State, interval_ns, marked};
+use super::state::{AWAKE, ENDING, IDLE, NONE, STATE, Shepherd, State, interval_ns, marked};
 use super::step;
-use crate::caches::heap;
+use crate::caches::{heap, known_at};
 use crate::page_heap::PAGE;
 use crate::percpu;
 use crate::rcu;
@@ -151,7 +150,7 @@ pub(crate) fn before_a_thread() {
 /// If the caller is the program's last thread, waits until there is no shepherd any more, also for the kernel, for a
 /// tenth of a second at most. Waits `looks` times for joined threads to end. Any thread, also in signal handlers.
 pub fn leave_to_the_last(looks: u32) {
-    let Some(shepherd) = State::known().map(|state| &state.shepherd) else { return };
+    let Some(shepherd) = known_at(&STATE).map(|state| &state.shepherd) else { return };
     let (mut look, mut most) = (0, looks);
     // Other threads than the caller.
     while let Some(others @ 1..) = others() {
@@ -174,7 +173,7 @@ extern "C" fn leave_before_fork() {
 fn work() {
     loop {
         percpu::enter();
-        let Some(state) = State::known() else { return };
+        let Some(state) = known_at(&STATE) else { return };
         let shepherd = &state.shepherd;
         // A later ring changes the word before we sleep.
         let bell = shepherd.bell.load(Ordering::SeqCst);

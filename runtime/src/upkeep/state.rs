@@ -5,7 +5,7 @@
 
 use super::decay::Decay;
 use super::timetable::Timetable;
-use crate::caches::heap;
+use crate::caches::known_at;
 use crate::layout::{HeaderWord, header};
 use crate::observe::Events;
 use crate::page_heap::PAGE;
@@ -99,48 +99,23 @@ impl Allowance {
     }
 }
 
-// SAFETY: zeroes are null, and these bytes are only used here.
-const PLACE: HeaderWord<AtomicPtr<State>> = unsafe { HeaderWord::at(header::UPKEEP) };
+// SAFETY: zeroes are null, and a valid state; these bytes are only used here.
+pub(super) const STATE: HeaderWord<AtomicPtr<State>> = unsafe { HeaderWord::at(header::UPKEEP) };
 
 impl State {
-    /// The state. None before its first use.
-    pub(super) fn known() -> Option<&'static State> {
-        // Acquire pairs with the release in `make`: a thread that finds the state finds it complete.
-        // SAFETY: null, or stored there, and never unmapped.
-        unsafe { PLACE.get()?.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// The state, made if needed. None: no memory.
-    #[cold]
-    pub(super) fn make() -> Option<&'static State> {
-        Self::known().or_else(|| {
-            let made = heap().page_heap().metadata.cut(size_of::<State>(), align_of::<State>())?;
-            // A thread that loses the race has cut some address space in vain.
-            let null = core::ptr::null_mut();
-            let _ = PLACE.get()?.compare_exchange(null, made.cast(), Ordering::AcqRel, Ordering::Relaxed);
-            Self::known()
-        })
-    }
-
     /// Does `work` after an event that must be noted. A failure after some microseconds of attempts does little harm.
     pub(super) fn note(&self, now_ns: u64, work: impl Fn(&mut Inside)) {
         const TRIES: u32 = 1000;
-        (0..TRIES).any(|_| {
-            let is_done = self.with(now_ns, &work).is_some();
-            if !is_done {
-                spin_loop();
+        for _ in 0..TRIES {
+            if self.with(now_ns, &work).is_some() {
+                return;
             }
-            is_done
-        });
+            spin_loop();
+        }
     }
 
     pub(super) fn pages_per_second(&self) -> u64 {
         BUDGET.get() * MIB_PAGES
-    }
-
-    /// Intervals that pages must be idle for; 0: another thread has the lock.
-    pub(super) fn patience(&self) -> u32 {
-        self.with(clock::now_ns(), |inside| inside.decay.patience()).unwrap_or(0)
     }
 
     /// Runs `work` under the lock. None: another thread has it.
@@ -174,9 +149,6 @@ pub(super) const AWAKE: u32 = 1;
 pub(super) const IDLE: u32 = 2;
 /// It finishes, and another one may be created.
 pub(super) const ENDING: u32 = 3;
-/// The bits of the state; above them is the generation.
-pub(super) const STATE: u32 = 3;
-
 /// An upper bound of the time for its last instructions.
 pub(super) const MOMENT_NS: u64 = 10_000_000;
 
@@ -205,7 +177,7 @@ pub(super) fn marked(state: u32) -> u32 {
 impl Shepherd {
     pub(super) fn state(&self) -> u32 {
         let word = self.state.load(Ordering::Relaxed);
-        if word & !STATE == marked(0) { word & STATE } else { NONE }
+        if word >> 2 == thread::generation() { word & 3 } else { NONE }
     }
 
     pub(super) fn is_there(&self) -> bool {
@@ -281,7 +253,7 @@ pub struct Report {
 impl Report {
     /// Reads the statistics: each figure is exact; together they are exact at rest.
     pub fn read() -> Report {
-        let Some(state) = State::known() else {
+        let Some(state) = known_at(&STATE) else {
             return Report { is_on: UPKEEP.is_on(), patience: 1, ..Report::default() };
         };
         // Makes a new child notice the fork.
@@ -298,7 +270,8 @@ impl Report {
             calls: counts.calls.get(),
             refused: counts.refused.get(),
             longest_ns: counts.longest_ns.get(),
-            patience: state.patience(),
+            // 0: another thread has the lock.
+            patience: state.with(clock::now_ns(), |inside| inside.decay.patience()).unwrap_or(0),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! One bounded step of the work for deserted slots, and for pages of free runs, in the calling thread.
 
 use super::decay::Seen;
-use super::state::{Inside, State, UPKEEP, interval_ns};
-use super::timetable::{Errand, Timetable};
-use crate::caches::{enter, heap};
+use super::state::{Inside, STATE, State, UPKEEP, interval_ns};
+use super::timetable::Errand;
+use crate::caches::{enter, heap, known_at};
 use crate::central::{Subreleased, coarse_of, coarse_time};
 use crate::cpu_cache::Reclaimed;
 use crate::page_heap::{Huge, MOST_PURGED_AT_ONCE, PAGE};
@@ -33,12 +33,19 @@ const SHORT_PART: u64 = 8;
 /// Takes at most some microseconds for each magazine of a slot, and a millisecond for each MiB that goes back.
 pub fn step(now_ns: u64) -> Option<u64> {
     percpu::enter();
-    let state = State::known().filter(|_| UPKEEP.is_on())?;
+    let state = known_at(&STATE).filter(|_| UPKEEP.is_on())?;
     // If `now_ns` is ahead of the clock, everything looks idle for longer.
     let ahead = now_ns.checked_sub(clock::now_ns()).map_or(0, coarse_of);
     let (now, deserted) = (coarse_time().wrapping_add(ahead), coarse_of(interval_ns() / DESERTED_PART));
     let looks_deserted = |slot| heap().cpu.watch(slot).since_last_visit(now) > deserted;
-    let errand = state.with(now_ns, |inside| begin_errand(&mut inside.table, looks_deserted));
+    let errand = state.with(now_ns, |inside| {
+        let errand = inside.table.errand(looks_deserted);
+        // A slot that is to be served counts as run.
+        if let Errand::Serve(slot, _) = errand {
+            inside.table.run(slot);
+        }
+        errand
+    });
     let Some(errand) = errand else { return Some(now_ns + SOON_NS) };
     if let Errand::Serve(slot, _) = errand {
         state.serve(slot, now_ns, now);
@@ -71,15 +78,6 @@ pub fn tick() -> Option<u64> {
             return Some(at - now);
         }
     }
-}
-
-/// The next task. A slot that is to be served counts as run.
-fn begin_errand(table: &mut Timetable, looks_deserted: impl Fn(u32) -> bool) -> Errand {
-    let errand = table.errand(looks_deserted);
-    if let Errand::Serve(slot, _) = errand {
-        table.run(slot);
-    }
-    errand
 }
 
 impl State {
@@ -201,7 +199,6 @@ impl State {
     }
 }
 
-/// Whether idle pages are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     None,

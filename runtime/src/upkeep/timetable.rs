@@ -1,14 +1,8 @@
 //! The turns of slots, while slots come and go, the interval changes and the clock jumps.
 //!
 //! Time is counted in *rounds* of one interval. In each round a member has one window, by its rank among the members
-//! ([`grid`]), in which it may run once. Slots come and go only between two rounds, so no window is shared.
-//!
-//! ```text
-//!   round        7                 8                 9                 10
-//!            │0 │1 │2 │3 │     │0 │1 │2 │3 │     │   0   │   1   │     │   0   │   1   │
-//!   members   a  b  c  d        a  b  c  d         b       d             b       d
-//!                              a and c want to go ┘
-//! ```
+//! ([`grid`]), in which it may run once. Slots come and go only between two rounds, so no window is shared
+//! (docs/concepts/grid.md draws it).
 //!
 //! **Distance of runs.** Exactly one interval, while the members stay the same. At a boundary where they change, a
 //! member that ran at part a of the old round is due at part b of the new one, (1 − a) + b intervals later: less than
@@ -20,16 +14,16 @@
 //! A missed turn is gone. A clock that jumps ahead skips turns; after a jump back, turns continue. Users need a lock.
 
 use super::grid;
+use crate::percpu::bits;
 use machine::slot;
 
 const WORDS: usize = slot::MAX / 64;
 /// Phases: the round is above these bits, the passed part of it in them. Lasts for thousands of years.
 const ROUND: u64 = 1 << 24;
-/// The shortest interval, in nanoseconds: each slot's window then still has one nanosecond at least.
-pub const SHORTEST_NS: u64 = 1_000_000;
+/// The shortest interval: each slot's window then still has one nanosecond at least.
+const SHORTEST_NS: u64 = 1_000_000;
 /// The longest: a day.
-pub const LONGEST_NS: u64 = 86_400_000_000_000;
-
+const LONGEST_NS: u64 = 86_400_000_000_000;
 /// A clock that is behind by less than this was read before another thread's later reading.
 const LATE_NS: u64 = 1_000_000_000;
 
@@ -62,14 +56,7 @@ impl Set {
     }
 
     fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().enumerate().flat_map(|(at, &word)| {
-            let mut rest = word;
-            core::iter::from_fn(move || {
-                let bit = rest.trailing_zeros();
-                rest &= rest.wrapping_sub(1);
-                (bit < u64::BITS).then_some(at as u32 * 64 + bit)
-            })
-        })
+        bits(self.0).map(|slot| slot as u32)
     }
 }
 
@@ -116,20 +103,13 @@ pub struct Timetable {
 
 impl Timetable {
     /// Without members.
+    #[expect(clippy::new_without_default, reason = "all-zero memory is one")]
     pub const fn new() -> Self {
-        Timetable {
-            interval_ns: 0,
-            began_ns: 0,
-            seen_ns: 0,
-            round: 0,
-            is_settling: false,
-            members: Set::EMPTY,
-            wanted: Set::EMPTY,
-            last: [0; slot::MAX],
-        }
+        let (members, wanted, last) = (Set::EMPTY, Set::EMPTY, [0; slot::MAX]);
+        Timetable { interval_ns: 0, began_ns: 0, seen_ns: 0, round: 0, is_settling: false, members, wanted, last }
     }
 
-    /// Follows the clock, and applies the wanted interval, from [`SHORTEST_NS`] to [`LONGEST_NS`].
+    /// Follows the clock, and applies the wanted interval, from a millisecond to a day.
     pub fn advance(&mut self, now_ns: u64, interval_ns: u64) {
         let interval_ns = interval_ns.clamp(SHORTEST_NS, LONGEST_NS);
         // A thread that read the clock a moment ago is late; the clock has not jumped.
@@ -186,11 +166,6 @@ impl Timetable {
     /// Ends a slot's turns with this round.
     pub fn leave(&mut self, slot: u32) {
         self.wanted.remove(slot);
-    }
-
-    /// Number of members of this round.
-    pub fn members(&self) -> u32 {
-        self.members.count()
     }
 
     /// Whether no slot is a member, or will be one.
@@ -257,8 +232,7 @@ impl Timetable {
         self.round
     }
 
-    /// When the round ends.
-    pub fn boundary(&self) -> u64 {
+    fn boundary(&self) -> u64 {
         self.at(self.interval_ns)
     }
 
@@ -268,8 +242,8 @@ impl Timetable {
 
     fn window(&self, slot: u32) -> (u64, u64) {
         let (rank, members) = (self.members.rank(slot), self.members.count());
-        let due = grid::slot_time(self.interval_ns, rank, members);
-        (self.at(due), self.at(due + grid::window(self.interval_ns, rank, members)))
+        let begins = |rank| self.at(grid::slot_time(self.interval_ns, rank, members));
+        (begins(rank), begins(rank + 1))
     }
 
     /// When a member is due in this round, as a phase.
@@ -294,18 +268,10 @@ impl Timetable {
 
     /// Checks the timetable's invariants.
     pub fn check_valid(&self) {
-        assert!(
-            self.interval_ns == 0
-                || (self.began_ns..self.began_ns + self.interval_ns as i64).contains(&(self.seen_ns as i64))
-        );
+        let round = self.began_ns..self.began_ns + self.interval_ns as i64;
+        assert!(self.interval_ns == 0 || round.contains(&(self.seen_ns as i64)));
         let late = self.members.iter().filter(|&slot| self.last[slot as usize] / ROUND > self.round);
         assert_eq!(late.count(), 0, "members that ran in rounds to come");
-    }
-}
-
-impl Default for Timetable {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -320,45 +286,6 @@ mod tests {
         table.advance(5 * SECOND, SECOND);
         slots.for_each(|slot| table.join(slot));
         table
-    }
-
-    #[test]
-    fn members_have_turns_one_after_the_other() {
-        let mut table = with(0..4);
-        assert_eq!(table.members(), 1, "the first one has turns at once, the others from the next round on");
-        table.advance(6 * SECOND, SECOND);
-        for quarter in 0..4 {
-            let now = 6 * SECOND + quarter * SECOND / 4;
-            table.advance(now, SECOND);
-            let turns: std::vec::Vec<_> =
-                (0..4).filter(|&slot| table.turn(slot) == Turn::UntilNs(now + SECOND / 4)).collect();
-            assert_eq!(turns, [quarter as u32]);
-            assert_eq!(table.run(quarter as u32), now);
-            assert_eq!(table.turn(quarter as u32), Turn::NotBeforeNs(now + SECOND), "once in a round");
-        }
-    }
-
-    #[test]
-    fn slot_that_missed_its_turn_is_served_in_the_next_one() {
-        let mut table = with([3, 70, 1000].into_iter());
-        table.run(3);
-        for (third, errand) in [
-            // 70 runs; 3 and 1000 do not.
-            (0, Errand::NotBeforeNs(6 * SECOND + SECOND / 4)),
-            (1, Errand::NotBeforeNs(6 * SECOND + SECOND / 2)),
-            (3, Errand::Serve(3, 7 * SECOND + SECOND / 3)),
-            (4, Errand::NotBeforeNs(7 * SECOND + 2 * SECOND / 3)),
-            (5, Errand::Serve(1000, 8 * SECOND)),
-        ] {
-            table.advance(6 * SECOND + third * SECOND / 3 + 1, SECOND);
-            if third % 3 == 1 {
-                table.run(70);
-            }
-            assert_eq!(table.errand(|_| false), errand, "third {third}");
-            if let Errand::Serve(slot, _) = errand {
-                table.run(slot);
-            }
-        }
     }
 
     #[test]
@@ -395,22 +322,6 @@ mod tests {
         assert_eq!(table.errand(|_| false), Errand::Serve(0, 6 * SECOND + SECOND / 2));
         table.run(0);
         assert_eq!(table.errand(|_| false), later, "once");
-    }
-
-    #[test]
-    fn slot_that_ran_too_recently_skips_a_round() {
-        let mut table = with(0..4);
-        table.advance(6 * SECOND + 3 * SECOND / 4, SECOND);
-        table.run(3);
-        (0..3).for_each(|slot| table.leave(slot));
-        table.advance(7 * SECOND, SECOND);
-        assert_eq!(table.turn(3), Turn::NotBeforeNs(8 * SECOND), "a quarter after it ran");
-        table.join(0);
-        table.advance(8 * SECOND, SECOND);
-        assert_eq!(table.turn(3), Turn::UntilNs(9 * SECOND), "a member skipped, and all stay for another round");
-        table.run(3);
-        table.advance(9 * SECOND, SECOND);
-        assert_eq!(table.turn(0), Turn::UntilNs(9 * SECOND + SECOND / 2));
     }
 
     #[test]

@@ -87,11 +87,16 @@ pub struct Turns {
     scale: f64,
 }
 
+/// The period of a CPU by the posted formula.
+fn posted_period(interval_ns: u64, cpu: u32, online: u32) -> u64 {
+    interval_ns + grid::slot_time(interval_ns, cpu % online, online)
+}
+
 impl Turns {
     /// Those of the CPU with a rank among so many, some of which may be off-line. `rank < arm.online.of(cpus)`.
     pub fn of(arm: Arm, interval_ns: u64, rank: u32, cpus: u32) -> Self {
         let (stride, online) = (arm.online.stride(), arm.online.of(cpus));
-        let period = |cpu| grid::posted_period(interval_ns, cpu, online);
+        let period = |cpu| posted_period(interval_ns, cpu, online);
         let rates = (0..online).map(|rank| interval_ns as f64 / period(rank * stride) as f64);
         let scale = if arm.has_equal_rate { rates.sum::<f64>() / f64::from(online) } else { 1.0 };
         Self { arm, interval_ns, cpu: rank * stride, rank, online, scale }
@@ -110,7 +115,7 @@ impl Turns {
                 let jiffy = self.jiffy_ns();
                 let is_late = now_ns > due_ns + LATE_JIFFIES * jiffy;
                 let from = if is_late { now_ns / jiffy * jiffy } else { due_ns };
-                let period = grid::posted_period(self.interval_ns, self.cpu, self.online);
+                let period = posted_period(self.interval_ns, self.cpu, self.online);
                 from + (period as f64 * self.scale) as u64
             }
             Way::Grid => grid::next(now_ns, self.interval_ns, self.rank, self.online),
