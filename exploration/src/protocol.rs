@@ -1,6 +1,6 @@
 //! What a protocol is, and how it is explored.
 
-use commensal::layout::{self, HEADER, Part};
+use commensal::layout::{self, HEADER};
 use machine::root;
 use machine::simulation::explore::{Finding, Outcome, Plan, Replayed, Run, Searched, Subject, Until, Verdict};
 use machine::simulation::worker::Progress;
@@ -174,11 +174,8 @@ fn name_heap() {
 fn name(offset: usize) -> Option<String> {
     let Some(within) = offset.checked_sub(HEADER) else { return Some(format!("runtime+{offset:#x}")) };
     let (slot, within) = (within / AREA, within % AREA);
-    let part = layout::part_of(within);
-    (slot < MAX).then(|| match part {
-        Part::AllocationMagazine(id) => format!("slot {slot}.allocation[{id}]"),
-        Part::FreeMagazine(id) => format!("slot {slot}.free[{id}]"),
-        Part::Shard(id, offset) => format!("slot {slot}.shard[{id}]+{offset}"),
-        Part::Other => format!("slot {slot}+{within:#x}"),
+    (slot < MAX).then(|| match layout::part_of(within) {
+        Some((part, id, offset)) => format!("slot {slot}.{part}[{id}]+{offset}"),
+        None => format!("slot {slot}+{within:#x}"),
     })
 }

@@ -49,7 +49,7 @@ const MOST_IDS: usize = FIRST_IDS + 64;
 /// Bytes of the header before the first area.
 pub const HEADER: usize = 3 * vm::PAGE;
 /// End of the tiers' state, which begins at the base, and start of the words of the modules above.
-pub const TIERS_END: usize = 2 * vm::PAGE - 256;
+pub(crate) const TIERS_END: usize = 2 * vm::PAGE - 256;
 const WORDS_ABOVE: usize = TIERS_END;
 /// End of the areas, and start of the page map.
 pub const AREAS_END: usize = HEADER + slot::MAX * slot::AREA;
@@ -82,36 +82,20 @@ const _: () = assert!(WORDS_AT + MOST_IDS * WORDS <= slot::AREA - (MOST_IDS - FI
 const _: () = assert!(slot::AREAS == HEADER + WORDS_AT && slot::AREA.is_multiple_of(vm::PAGE));
 const _: () = assert!(AREAS_END + vm::PAGE <= root::BOOTSTRAP_BYTES);
 
-/// Offset of an id's shard from the start of an area. Shards of further ids lie before it, so that the address needs no
-/// comparison.
+/// Offset of an id's shard from the start of an area. Shards of further ids lie before it: no comparison.
 #[inline(always)]
 pub const fn shard(id: usize) -> usize {
     BUDGET.wrapping_sub((id + 1) * SHARD)
 }
 
-/// A part of an area, for traces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The word of an id's allocation magazine.
-    AllocationMagazine(usize),
-    /// The word of an id's free magazine.
-    FreeMagazine(usize),
-    /// An id, and an offset in its shard.
-    Shard(usize, usize),
-    /// Something else.
-    Other,
-}
-
-/// The part at an offset in an area.
-pub fn part_of(offset: usize) -> Part {
+/// For traces: the name of the part at an offset in an area, its id, and the offset in it.
+pub fn part_of(offset: usize) -> Option<(&'static str, usize, usize)> {
     let word = offset.wrapping_sub(WORDS_AT);
-    let id = (0..MOST_IDS).find(|&id| offset.wrapping_sub(shard(id)) % slot::AREA < SHARD);
-    match (word / WORDS, id) {
-        (id, _) if id < MOST_IDS && word % WORDS < 8 => Part::AllocationMagazine(id),
-        (id, _) if id < MOST_IDS => Part::FreeMagazine(id),
-        (_, Some(id)) => Part::Shard(id, offset.wrapping_sub(shard(id)) % slot::AREA),
-        (_, None) => Part::Other,
+    if word / WORDS < MOST_IDS {
+        return Some((if word % WORDS < 8 { "allocation" } else { "free" }, word / WORDS, word % 8));
     }
+    let in_shard = |id| offset.wrapping_sub(shard(id)) % slot::AREA;
+    (0..MOST_IDS).find(|&id| in_shard(id) < SHARD).map(|id| ("shard", id, in_shard(id)))
 }
 
 /// Address space that begins with a header and has an area for each slot: the process's own, or a chunk of caches.
@@ -137,29 +121,25 @@ impl Region {
         unsafe { Region::at(root::base()) }
     }
 
-    /// The region that a page map is part of.
     #[inline]
-    pub fn of_map(map_start: *mut u8) -> Self {
+    pub(crate) fn of_map(map_start: *mut u8) -> Self {
         // SAFETY: the map follows the areas of a runtime's region.
         unsafe { Region::at(map_start.wrapping_sub(AREAS_END)) }
     }
 
-    /// The region's address.
     #[inline(always)]
-    pub fn base(self) -> *mut u8 {
+    pub(crate) fn base(self) -> *mut u8 {
         self.0.as_ptr()
     }
 
-    /// The part of a slot's area at `offset`, as a `T`.
     #[inline]
-    pub fn in_area<T>(self, slot: u32, offset: usize) -> *mut T {
+    pub(crate) fn in_area<T>(self, slot: u32, offset: usize) -> *mut T {
         debug_assert!((slot as usize) < slot::MAX);
         self.base().wrapping_add((HEADER + slot as usize * slot::AREA).wrapping_add(offset)).cast()
     }
 
-    /// The part of an id's shard in a slot at `offset`, as a `T`.
     #[inline]
-    pub fn in_shard<T>(self, slot: u32, id: usize, offset: usize) -> *mut T {
+    pub(crate) fn in_shard<T>(self, slot: u32, id: usize, offset: usize) -> *mut T {
         debug_assert!(id < IDS && offset + size_of::<T>() <= SHARD);
         self.in_area(slot, shard(id).wrapping_add(offset))
     }
@@ -170,9 +150,8 @@ impl Region {
         self.base().wrapping_add(offset)
     }
 
-    /// The offset of an address from the base.
     #[inline(always)]
-    pub fn offset_of(self, address: *mut u8) -> usize {
+    pub(crate) fn offset_of(self, address: *mut u8) -> usize {
         (address as usize).wrapping_sub(self.base() as usize)
     }
 }
@@ -201,7 +180,7 @@ impl<T> HeaderWord<T> {
     /// The part at an offset of `header`.
     ///
     /// # Safety
-    /// Zeroes are a valid `T`, all of which is atomic. These bytes of the header have no other user.
+    /// Zeroes are a valid `T` (all atomic), and what it points to. These bytes of the header have no other user.
     pub const unsafe fn at(offset: usize) -> Self {
         assert!(offset >= WORDS_ABOVE && offset + size_of::<T>() <= HEADER);
         HeaderWord { offset, of: PhantomData }

@@ -18,10 +18,6 @@
 //!
 //! This package holds the algorithms and all of their state. It reaches the computer through `machine` alone, so the
 //! same source runs on Linux and on a simulated machine.
-//!
-//! Each module may use those before it in this list: [`upcalls`], [`layout`], [`percpu`], [`observe`], [`counter`],
-//! [`settings`], [`misuse`]; the tiers [`page_heap`], [`central`], [`depot`], [`cpu_cache`], [`caches`]; [`sandbox`],
-//! [`rcu`], [`group`], [`upkeep`], [`heap`].
 #![no_std]
 
 #[cfg(test)]
@@ -42,13 +38,13 @@ pub mod percpu;
 pub mod rcu;
 pub mod sandbox;
 pub mod settings;
-pub mod upcalls;
+mod upcalls;
 pub mod upkeep;
 
 mod global;
 
 /// Fills in the upcalls, where both sides are known.
-pub(crate) const UPCALLS: upcalls::Upcalls = upcalls::Upcalls {
+const UPCALLS: upcalls::Upcalls = upcalls::Upcalls {
     maintain: heap::maintain,
     write_statistics: heap::statistics::write_due,
     before_a_thread: upkeep::before_a_thread,

@@ -3,29 +3,22 @@
 use core::fmt::{self, Write};
 use machine::process;
 
-/// The misuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// An object was freed twice.
+pub(crate) enum Found {
     DoubleFree,
-    /// A pointer was freed that no allocation returned.
     Foreign,
     /// A pointer into the middle of an object, or behind the last one, was freed.
     Interior,
-    /// An object was freed to another cache than its own.
     OtherCache,
-    /// An object was freed with a wrong size.
     Size {
-        /// The given size.
         bytes: usize,
-        /// The object's size.
         usable: usize,
     },
 }
 
 /// Reports the misuse at `address`, and aborts.
 #[cold]
-pub fn die(found: Found, address: *mut u8) -> ! {
+pub(crate) fn die(found: Found, address: *mut u8) -> ! {
     let say = |what: fmt::Arguments<'_>| say(format_args!("commensal: {what}"));
     match found {
         Found::DoubleFree => {
@@ -67,7 +60,7 @@ impl Line {
     }
 
     /// Whether this many more bytes fit.
-    pub fn has_room_for(&self, bytes: usize) -> bool {
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         bytes <= self.text.len() - self.length
     }
 

@@ -1,6 +1,5 @@
 //! Calls upward: upper modules' functions that lower tiers call. The crate's root fills in the one table.
 
-/// The table.
 #[derive(Debug)]
 pub struct Upcalls {
     /// The hook of the slow paths: something may be due in the slot where the thread runs, or ran.
@@ -24,13 +23,10 @@ pub struct Upcalls {
 /// A slow path reached the hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// The slot.
     pub slot: u32,
     /// The coarse time, if the slow path read the clock.
     pub time: Option<u32>,
-    /// Whether the thread is in an allocation.
     pub from: From,
-    /// Whether the slot's upkeep is due.
     pub upkeep_is_due: bool,
 }
 
@@ -39,15 +35,12 @@ pub struct Visit {
 pub enum From {
     /// An allocation: it may create a thread.
     Allocation,
-    /// A release of memory.
     Release,
 }
 
 /// Whether a thread is about to rest for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// It goes on.
     No,
-    /// It rests, and does nothing meanwhile.
     Soon,
 }

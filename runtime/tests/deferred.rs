@@ -126,12 +126,12 @@ fn objects_of_caches_and_groups_go_back_where_they_came_from() {
         let cache: Cache<[u64; 20]> = Cache::new("deferred");
         let group = Group::new("deferred").unwrap();
         for _ in 0..300 {
-            let object = commensal::caches::Box::leak(cache.alloc([1; 20]).ok().unwrap());
+            let mut object = std::mem::ManuallyDrop::new(cache.alloc([1; 20]).ok().unwrap());
             let small = group.core().allocate(1000, 16).unwrap();
             let large = group.core().allocate(100_000, 16).unwrap();
             // SAFETY: ours.
             unsafe {
-                rcu::defer_free((&raw mut *object).cast());
+                rcu::defer_free((&raw mut **object).cast());
                 rcu::defer_free(small);
                 rcu::defer_free(large);
             }

@@ -11,10 +11,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::{NonNull, null_mut};
 use machine::sync::{AtomicPtr, Ordering};
 
-/// The state of a cache's objects between uses.
-pub trait Kind: sealed::Sealed {}
-
-impl<K: sealed::Sealed> Kind for K {}
+use sealed::Kind;
 
 /// Raw memory: each use begins with a value and ends with its drop.
 #[derive(Debug)]
@@ -25,16 +22,17 @@ pub struct Values;
 pub struct Constructed;
 
 mod sealed {
-    pub trait Sealed {
+    /// The state of a cache's objects between uses.
+    pub trait Kind {
         /// Whether dropping the owner drops the object.
         const DROPS: bool;
     }
 
-    impl Sealed for super::Values {
+    impl Kind for super::Values {
         const DROPS: bool = true;
     }
 
-    impl Sealed for super::Constructed {
+    impl Kind for super::Constructed {
         const DROPS: bool = false;
     }
 }
@@ -88,7 +86,7 @@ impl<T> fmt::Debug for OutOfMemory<T> {
 }
 
 impl<T> Cache<T> {
-    /// Makes a cache of values. Panics, at compile time for a static, if the type is larger than [`LARGEST_OBJECT`], or
+    /// Makes a cache of values. Panics, at compile time for a static, if the type is larger than 128 KiB, or
     /// if the name has anything but letters, digits, `-`, `_`, `.` and `/`.
     pub const fn new(name: &'static str) -> Self {
         Self::with(name, None)
@@ -127,28 +125,6 @@ impl<T: Send + 'static> Cache<T, Constructed> {
     pub fn get(&self) -> Option<Box<'_, T, Constructed>> {
         Some(Box { object: self.take()?, cache: self })
     }
-
-    /// Allocates an object for each empty place, while there is memory. Returns how many it allocated.
-    pub fn get_bulk<'a>(&'a self, places: &mut [Option<Box<'a, T, Constructed>>]) -> usize {
-        const BULK: usize = 32;
-        let Some(cache) = self.cache() else { return 0 };
-        let mut empty = places.iter_mut().filter(|place| place.is_none());
-        let mut given = 0;
-        loop {
-            let mut chunk: [Option<&mut Option<Box<'a, T, Constructed>>>; BULK] =
-                core::array::from_fn(|_| empty.next());
-            let wanted = chunk.iter().flatten().count();
-            let mut objects = [null_mut(); BULK];
-            let got = cache.allocate_bulk(&mut objects[..wanted]);
-            for (place, object) in chunk.iter_mut().flatten().zip(objects).take(got) {
-                **place = NonNull::new(object.cast()).map(|object| Box { object, cache: self });
-            }
-            given += got;
-            if got < BULK {
-                return given;
-            }
-        }
-    }
 }
 
 impl<T, K: Kind> Cache<T, K> {
@@ -159,14 +135,8 @@ impl<T, K: Kind> Cache<T, K> {
             !name.is_empty() && is_plain(name.as_bytes()),
             "a cache's name has letters, digits, '-', '_', '.' and '/'"
         );
-        Cache {
-            cache: AtomicPtr::new(null_mut()),
-            name,
-            constructor,
-            typesafe: false,
-            kind: PhantomData,
-            objects: PhantomData,
-        }
+        let (kind, objects) = (PhantomData, PhantomData);
+        Cache { cache: AtomicPtr::new(null_mut()), name, constructor, typesafe: false, kind, objects }
     }
 
     #[inline]
@@ -212,11 +182,6 @@ impl<T, K: Kind> Cache<T, K> {
         }
     }
 
-    /// Returns the cache's name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
     /// Returns the number of live objects: exact at rest. Takes time in proportion to the slots.
     pub fn alive(&self) -> usize {
         self.existing().map_or(0, ObjectCache::alive)
@@ -240,8 +205,7 @@ impl<T, K: Kind> Cache<T, K> {
         self.cache().map_or(Err(Untunable::NoMemory), |cache| cache.tune(limit, batch))
     }
 
-    /// Destroys the cache and returns its memory at once. Fails, and returns the cache, if objects are alive because
-    /// their owners were forgotten.
+    /// Destroys the cache and returns its memory at once. Fails, and returns the cache, if objects are alive.
     pub fn destroy(self) -> Result<(), (Self, Alive)> {
         // SAFETY: we own the cache, so no other thread uses it.
         if let Some(Err(alive)) = self.existing().map(|cache| unsafe { cache.destroy() }) {
@@ -283,14 +247,6 @@ unsafe impl<T: Send, K: Kind> Send for Box<'_, T, K> {}
 // SAFETY: as above.
 unsafe impl<T: Sync, K: Kind> Sync for Box<'_, T, K> {}
 
-impl<'a, T, K: Kind> Box<'a, T, K> {
-    /// Gives up the ownership: the object lives as long as its cache.
-    pub fn leak(this: Self) -> &'a mut T {
-        // SAFETY: the object is ours, and never freed.
-        unsafe { ManuallyDrop::new(this).object.as_mut() }
-    }
-}
-
 impl<'a, T> Box<'a, T, Constructed> {
     /// Gives up the ownership for now. Panics if the object belongs to another cache.
     #[inline]
@@ -300,9 +256,7 @@ impl<'a, T> Box<'a, T, Constructed> {
     }
 
     /// Takes it back.
-    ///
-    /// # Safety
-    /// The caller owns the object, which belongs to this cache.
+    /// Safety: the caller owns the object, which belongs to this cache.
     #[inline]
     pub(crate) unsafe fn from_object(object: NonNull<T>, cache: &'a Cache<T, Constructed>) -> Self {
         Box { object, cache }

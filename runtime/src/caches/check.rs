@@ -10,12 +10,10 @@ use crate::depot::{Hints, View};
 use crate::page_heap::{GRANULE, PAGE, Span};
 use machine::slot;
 
-/// The counts found.
 #[derive(Debug, Default)]
-pub struct CachesFound {
+pub(crate) struct CachesFound {
     /// Objects outside of their spans: in use, or in magazines.
     pub given: usize,
-    /// Objects in magazines.
     pub cached: usize,
     /// Pages of all spans, also on page lists.
     pub span_pages: u64,
@@ -34,7 +32,7 @@ struct Check<'a> {
 
 impl Heap {
     /// Checks each slot, shard and span, and shows each object in a magazine. Panics at a violation.
-    pub fn check_caches(&self, show: &mut dyn FnMut(*mut u8)) -> CachesFound {
+    pub(crate) fn check_caches(&self, show: &mut dyn FnMut(*mut u8)) -> CachesFound {
         let mut found = CachesFound::default();
         for slot in slots() {
             let listed = self.page_heap().page_list(slot).check_valid();

@@ -2,19 +2,18 @@
 
 use core::fmt;
 
-/// The largest objects.
-pub const LARGEST_OBJECT: usize = 128 << 10;
-/// The coarsest alignment, which is that of spans.
-pub const COARSEST: usize = crate::page_heap::GRANULE;
+pub(crate) const LARGEST_OBJECT: usize = 128 << 10;
+/// That of spans.
+pub(crate) const COARSEST: usize = crate::page_heap::GRANULE;
 
 /// Why a cache could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// No memory for the cache.
     NoMemory,
-    /// An object has 0 bytes, or more than [`LARGEST_OBJECT`].
+    /// An object has 0 bytes, or more than 128 KiB.
     Size,
-    /// The alignment is not a power of two, or above [`COARSEST`].
+    /// The alignment is not a power of two, or above 64 KiB.
     Alignment,
     /// The name is empty, or has anything but letters, digits and `-`, `_`, `.`, `/`.
     Name,

@@ -12,7 +12,7 @@
 use crate::central::size_class::{self, CLASSES, STEP, STEPS};
 use crate::central::{CacheRef, CacheState, Central, ChunkHead, Shape};
 use crate::cpu_cache::CpuCaches;
-use crate::layout::{self, AREAS_END, HEADER, Region};
+use crate::layout::{self, AREAS_END, HEADER, HeaderWord, Region};
 use crate::observe::LockReport;
 use crate::page_heap::{PAGE, PageHeap, PageMap, Segment, reserve_aligned};
 use crate::percpu::{self, Area, Preparation};
@@ -21,12 +21,10 @@ use core::ptr::null_mut;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use machine::{process, root, slot, vm};
 
-pub(super) const OWN: usize = 3;
-
 /// How the process became shared by threads; see `sharing`.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Sharing {
+pub(crate) struct Sharing {
     pub(super) upgraded: AtomicBool,
     /// The process in which a thread upgrades; 0: none.
     pub(super) upgrading: AtomicU32,
@@ -35,7 +33,7 @@ pub struct Sharing {
 
 impl Sharing {
     /// When the process was upgraded, in nanoseconds of the machine's clock; none in solo mode.
-    pub fn upgraded_at_ns(&self) -> Option<u64> {
+    pub(crate) fn upgraded_at_ns(&self) -> Option<u64> {
         self.upgraded.load(Ordering::Relaxed).then(|| self.upgraded_at_ns.load(Ordering::Relaxed))
     }
 }
@@ -46,11 +44,9 @@ impl Sharing {
 pub struct Heap {
     head: ChunkHead,
     pub(super) classes: ClassTable,
-    /// How the process became shared by threads.
-    pub sharing: Sharing,
+    pub(crate) sharing: Sharing,
     pub(super) cold: Cold,
-    /// The tiers below.
-    pub cpu: CpuCaches,
+    pub(crate) cpu: CpuCaches,
 }
 
 #[derive(Debug)]
@@ -60,11 +56,7 @@ pub(super) struct Cold {
     pub watching: [AtomicPtr<CacheState>; CLASSES],
     /// Whether threads may be inside groups, whose caches serve their allocations.
     pub has_groups: AtomicBool,
-    /// Whether a group ever had a large block.
     pub has_large_of_groups: AtomicBool,
-    /// The runtime's own caches.
-    pub own: [AtomicPtr<CacheState>; OWN],
-    /// Whether debug caches are checked at exit.
     pub checks_at_exit: AtomicBool,
 }
 
@@ -72,7 +64,7 @@ const _: () = assert!(size_of::<Heap>() <= layout::TIERS_END);
 
 /// The process's heap, or the stand-in before it exists.
 #[inline(always)]
-pub fn heap() -> &'static Heap {
+pub(crate) fn heap() -> &'static Heap {
     // SAFETY: the base is that of a runtime or the stand-in; both begin with a heap.
     unsafe { &*root::base().cast::<Heap>() }
 }
@@ -99,21 +91,18 @@ impl Heap {
         self.cpu.depot.central.page_heap.begin(map, segment) && self.page_heap().begin_locks()
     }
 
-    /// The central tier.
     #[inline]
-    pub fn central(&self) -> &Central {
+    pub(crate) fn central(&self) -> &Central {
         &self.cpu.depot.central
     }
 
-    /// The page heap.
     #[inline]
-    pub fn page_heap(&self) -> &PageHeap {
+    pub(crate) fn page_heap(&self) -> &PageHeap {
         &self.central().page_heap
     }
 
-    /// The costs of waiting for locks.
     #[inline]
-    pub fn locks(&self) -> &LockReport {
+    pub(crate) fn locks(&self) -> &LockReport {
         self.page_heap().locks()
     }
 
@@ -123,9 +112,8 @@ impl Heap {
         unsafe { Region::at((&raw const *self).cast_mut().cast()) }
     }
 
-    /// The cache of a class.
     #[inline]
-    pub fn class(&self, class: usize) -> CacheRef {
+    pub(crate) fn class(&self, class: usize) -> CacheRef {
         CacheRef::new(self.region(), class)
     }
 
@@ -133,41 +121,55 @@ impl Heap {
 
     /// An object of at least `bytes`, at most [`size_class::LARGEST`]; null if the slot's allocation magazine is empty.
     #[inline(always)]
-    pub fn take(&self, bytes: usize) -> *mut u8 {
+    pub(crate) fn take(&self, bytes: usize) -> *mut u8 {
         debug_assert!(bytes <= size_class::LARGEST);
         // SAFETY: each slot has an area, and even words belong to allocation magazines.
         unsafe { slot::pop(self.region().base(), self.classes.index_for(bytes)) }
     }
 
     /// Frees an object to the slot's free magazine. False: the magazine is full, or the object is not ours.
-    ///
-    /// # Safety
-    /// The caller owns the object, and gives it up if the answer is true.
+    /// Safety: the caller owns the object, and gives it up if the answer is true.
     #[inline(always)]
-    pub unsafe fn put(&self, object: *mut u8) -> bool {
+    pub(crate) unsafe fn put(&self, object: *mut u8) -> bool {
         // SAFETY: each slot has an area; class 0's free magazine is always full.
         unsafe { slot::push(self.region().base(), self.class_word(object), object) }
     }
 
     /// The page map's word for an address: twice the class of the objects there; 0: none.
     #[inline(always)]
-    pub fn class_word(&self, address: *mut u8) -> usize {
+    pub(crate) fn class_word(&self, address: *mut u8) -> usize {
         // SAFETY: the map is the region's.
         unsafe { self.page_heap().map.class_word(self.region().at_offset(AREAS_END), address as usize) }
     }
 
-    /// The class of the objects at an address; 0: none.
     #[inline]
-    pub fn class_at(&self, address: *mut u8) -> usize {
+    pub(crate) fn class_at(&self, address: *mut u8) -> usize {
         self.class_word(address) / 2
     }
 
     // ---- large blocks ----
 
     /// Counts large blocks that were given (positive) or taken back (negative), and their pages.
-    pub fn count_large(&self, blocks: isize, pages: isize) {
+    pub(crate) fn count_large(&self, blocks: isize, pages: isize) {
         self.central().tally().count_large(blocks, pages * PAGE as isize);
     }
+}
+
+/// The state of a module above the tiers, which is never unmapped. None before its first use.
+pub(crate) fn known_at<T>(place: &HeaderWord<AtomicPtr<T>>) -> Option<&'static T> {
+    // Acquire pairs with the release in `made_at`: a thread that finds the state finds it complete.
+    // SAFETY: null, or stored there, and never unmapped.
+    unsafe { place.get()?.load(Ordering::Acquire).as_ref() }
+}
+
+/// [`known_at`], made of zeroes at its first use. None: no memory.
+pub(crate) fn made_at<T>(place: &HeaderWord<AtomicPtr<T>>) -> Option<&'static T> {
+    known_at(place).or_else(|| {
+        let made = heap().page_heap().metadata.cut(size_of::<T>(), align_of::<T>())?;
+        // A thread that loses the race has cut some address space in vain.
+        let _ = place.get()?.compare_exchange(null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed);
+        known_at(place)
+    })
 }
 
 // ---- the class table ----
@@ -210,7 +212,7 @@ const _: () = assert!(Segment::description_bytes(FIRST_SEGMENT) + (256 << 10) <=
 
 /// Reads what the heap needs to know of the machine and of this thread, when the library starts. A filter may forbid
 /// these system calls at the program's first allocation. `begin` makes only system calls about mappings.
-pub fn prepare() {
+pub(crate) fn prepare() {
     percpu::enter();
     slot::initialise();
     slot::current();
@@ -259,7 +261,7 @@ fn reserve_region(bytes: usize, window: usize) -> Option<*mut u8> {
 }
 
 /// Names the region's mapping, at the start and before the second thread; later the process may forbid the call.
-pub fn name() {
+pub(crate) fn name() {
     const BYTES: usize = FIRST_SEGMENT + FIRST_METADATA + AREAS_END;
     if root::is_installed() {
         let start = root::base().wrapping_sub(FIRST_METADATA + FIRST_SEGMENT);
@@ -269,9 +271,9 @@ pub fn name() {
 }
 
 /// Prepares per-CPU memory for so many CPUs, like eager allocators: touches all lines of the slots' areas, and the
-/// counters' rows. This costs time and memory, and changes nothing else. False: out of memory.
+/// counters' rows. False: out of memory.
 #[cold]
-pub fn lay_out(cpus: usize) -> bool {
+pub(crate) fn lay_out(cpus: usize) -> bool {
     const LINE: usize = 64;
     let region = Region::of_process();
     for line in 0..cpus * slot::AREA / LINE {

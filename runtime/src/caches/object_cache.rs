@@ -1,20 +1,18 @@
 //! Object caches: caches that programs create, beside the size classes.
 //!
-//! An [`ObjectCache`] describes its objects and names the magazines for fast paths. It stays at an id of a chunk for
-//! ever, and serves the next cache there. It lies in metadata, so a stale pointer still leads to an object cache.
+//! An [`ObjectCache`] stays at an id of a chunk for ever, and serves the next cache there. It lies in metadata, so a
+//! stale pointer still leads to an object cache.
 //!
 //! With a constructor, objects stay constructed between uses. The constructor runs when memory is first carved into an
 //! object, the destructor before the memory of a whole span goes back. Both run without locks, with one exception: a
 //! trim runs destructors under the drain lock. So a destructor cannot destroy a cache.
-//!
-//! Runs at the same time: any thread, also in signal handlers. Creating and destroying: see `central::chunk`.
 
 use super::debug::{Debug, Options};
 use super::errors::{Alive, COARSEST, LARGEST_OBJECT, Refused, Untunable};
-use super::heap::{OWN, heap};
+use super::heap::heap;
 use super::sharing::enter;
 use crate::central::size_class;
-use crate::central::{CacheName, CacheRef, CacheState, ChunkHead, Descriptor, Home, Hook, Shape};
+use crate::central::{CacheRef, CacheState, ChunkHead, Descriptor, Home, Hook, Shape};
 use crate::counter::{Account, NoMemory};
 use crate::depot::Reserve;
 use crate::settings::Key;
@@ -109,10 +107,8 @@ impl ObjectCache {
     }
 
     /// Creates a cache whose objects charge an account. Configuration rules do not apply. None: no memory.
-    ///
-    /// # Safety
-    /// The account lives as long as the cache.
-    pub unsafe fn create_for(account: *const Account, wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
+    /// Safety: the account lives as long as the cache.
+    pub(crate) unsafe fn create_for(account: *const Account, wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
         let shape = Self::shape(wanted).ok()?;
         let cache = Self::claim(wanted)?;
         // SAFETY: passed on.
@@ -154,10 +150,6 @@ impl ObjectCache {
     pub(super) fn watching(cache: CacheRef) -> Option<(&'static ObjectCache, &'static Debug)> {
         let cache = Self::of(cache)?;
         Some((cache, cache.debug()?))
-    }
-
-    pub(super) fn state_ptr(&self) -> *mut CacheState {
-        (&raw const self.state).cast_mut()
     }
 
     pub(crate) fn disown(&self) {
@@ -205,13 +197,7 @@ impl ObjectCache {
         unsafe { heap().end(self.cache()) }
     }
 
-    /// Its name.
-    pub fn name(&self) -> CacheName {
-        self.state.name()
-    }
-
-    /// Bytes that the program asked for.
-    pub fn object_bytes(&self) -> usize {
+    pub(crate) fn object_bytes(&self) -> usize {
         self.state.home().bytes
     }
 
@@ -322,21 +308,18 @@ impl ObjectCache {
         }
     }
 
-    /// Fills the reserve up to so many objects. Allocations that would fail take them, so the next `objects` of those
-    /// succeed, on any thread. Error: no memory; the reserve keeps what it had.
+    /// See [`Cache::prefill`](super::Cache::prefill).
     pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
         if enter() && heap().cpu.depot.prefill(self.serving(), &self.reserve, objects) { Ok(()) } else { Err(NoMemory) }
     }
 
-    /// Returns magazines of all slots, by a kick if other CPUs hold some, and empty spans, but not the reserve. Returns
-    /// the number of magazines emptied.
+    /// See [`Cache::shrink`](super::Cache::shrink).
     pub fn shrink(&self) -> usize {
         enter();
         heap().shrink(self.cache())
     }
 
-    /// Sets how much each slot keeps, during use: at most `limit` objects, which move in batches of `batch`. Restarts
-    /// operations on other CPUs once, and returns the objects of replaced magazines to their spans.
+    /// See [`Cache::tune`](super::Cache::tune).
     pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
         enter();
         heap().tune(self.cache(), limit, batch)
@@ -414,7 +397,6 @@ pub(super) unsafe fn destroy(state: &CacheState, object: *mut u8) {
 
 const _: () = assert!(offset_of!(ObjectCache, base) == 0 && offset_of!(ObjectCache, index) == 8);
 
-/// Whether a name has only plain characters.
 pub(crate) const fn is_plain(name: &[u8]) -> bool {
     let mut at = 0;
     while at < name.len() {
@@ -429,44 +411,4 @@ pub(crate) const fn is_plain(name: &[u8]) -> bool {
 fn out_of_memory() -> *mut u8 {
     process::set_error(process::Error::OutOfMemory);
     null_mut()
-}
-
-/// The runtime's own caches, for modules above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnCache {
-    /// Groups.
-    Group,
-    /// Tables of groups' caches.
-    Table,
-    /// Records of groups' large blocks.
-    Large,
-}
-
-const _: () = assert!(OwnCache::Large as usize + 1 == OWN);
-
-impl OwnCache {
-    fn place(self) -> &'static AtomicPtr<CacheState> {
-        &heap().cold.own[self as usize]
-    }
-
-    /// The cache, if it exists.
-    #[inline]
-    pub fn known(self) -> Option<&'static ObjectCache> {
-        // Acquire pairs with the release below: a thread that sees the cache finds it complete.
-        // SAFETY: object caches are never unmapped, and this one is never destroyed.
-        unsafe { self.place().load(Ordering::Acquire).as_ref() }.map(ObjectCache::of_state)
-    }
-
-    /// The cache, which this makes if needed. None: no memory.
-    pub fn made(self, wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
-        self.known().or_else(|| {
-            let made = ObjectCache::create(wanted).ok()?;
-            let ours = made.state_ptr();
-            if self.place().compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                // SAFETY: no other thread has seen ours.
-                let _ = unsafe { made.destroy() };
-            }
-            self.known()
-        })
-    }
 }

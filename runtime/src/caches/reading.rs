@@ -1,6 +1,6 @@
 //! Reads the contents of slots, spans and caches in parts, for the statistics page and the slab table.
 //!
-//! Readings take no lock, except the page heap's for a moment; exact at rest. Runs at the same time: any thread.
+//! Readings take no lock, except the page heap's for a moment; exact at rest. Any thread may read at any time.
 
 use super::heap::Heap;
 use super::sharing::enter;
@@ -18,10 +18,8 @@ const GRANULES_AT_ONCE: usize = 256;
 
 /// A cache's name. A size class is named by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name {
-    /// Bytes of the size class's objects.
+pub(crate) enum Name {
     SizeClass(usize),
-    /// A cache that a program created.
     Created(CacheName),
 }
 
@@ -37,10 +35,9 @@ impl fmt::Display for Name {
 /// One or more slots' contents of one or more caches.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Parts {
+pub(crate) struct Parts {
     /// Magazines in slot words.
     pub magazines: u64,
-    /// Objects in those magazines.
     pub in_words: u64,
     /// Objects in the depot, estimated: each magazine counts like the topmost one.
     pub in_depot: u64,
@@ -49,8 +46,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Free objects.
-    pub fn cached(&self) -> u64 {
+    pub(crate) fn cached(&self) -> u64 {
         self.in_words + self.in_depot
     }
 }
@@ -65,15 +61,12 @@ impl AddAssign for Parts {
     }
 }
 
-/// Spans of a cache.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Spans {
-    /// Number of spans.
+pub(crate) struct Spans {
     pub spans: u64,
     /// Spans with objects in use or in magazines.
     pub active: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Objects that fit in them.
     pub objects: u64,
@@ -105,81 +98,66 @@ fn index_of(number: u32) -> usize {
     (number / STRIDE) as usize * CHUNK + (number % STRIDE) as usize - 1
 }
 
-/// A cache at some moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// Its name.
+pub(crate) struct Known {
     pub name: Name,
-    /// Bytes of an object.
     pub object_bytes: usize,
     /// Objects that the program and the slots' magazines hold.
     pub counted: u64,
-    /// Their peak, if known.
     pub peak: u64,
-    /// Most objects that a slot keeps.
     pub limit: usize,
-    /// Objects that move at once.
     pub batch: usize,
 }
 
-/// A cache, its slots' contents, and its spans.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
-    /// The cache.
+pub(crate) struct Reading {
     pub known: Known,
-    /// The slots' contents.
     pub parts: Parts,
-    /// Its spans.
     pub spans: Spans,
 }
 
 impl Heap {
     /// Shows a slot's contents of each cache, with the cache's index and object size.
-    pub fn read_slot(&self, slot: u32, mut show: impl FnMut(usize, u64, Parts)) {
+    pub(crate) fn read_slot(&self, slot: u32, mut show: impl FnMut(usize, u64, Parts)) {
         for cache in self.central().caches().filter(|cache| cache.is_used_in(slot)) {
             show(index_of(cache.number()), cache.object_bytes() as u64, part(cache, slot));
         }
     }
 
-    /// Bytes on a slot's page list.
-    pub fn listed_bytes_of(&self, slot: u32) -> u64 {
+    pub(crate) fn listed_bytes_of(&self, slot: u32) -> u64 {
         self.page_heap().page_list(slot).count() as u64 * GRANULE as u64
     }
 
     /// Shows a part of the heap's spans, with their caches' indices. Returns where to go on (`from`: not now), or none.
-    pub fn read_spans(&self, from: u64, mut show: impl FnMut(usize, Spans)) -> Option<u64> {
+    pub(crate) fn read_spans(&self, from: u64, mut show: impl FnMut(usize, Spans)) -> Option<u64> {
         // As the only drainer, so that no segment is released.
         let walk = || self.page_heap().walk_spans(from, GRANULES_AT_ONCE, |span| show_span(span, &mut show));
         self.cpu.try_as_only_drainer(walk).unwrap_or(Some(from))
     }
 
     /// Shows all caches with their slots' contents, except caches that end meanwhile.
-    pub fn read_all_caches(&self, mut show: impl FnMut(usize, Known, Parts)) {
+    pub(crate) fn read_all_caches(&self, mut show: impl FnMut(usize, Known, Parts)) {
         for cache in self.central().caches() {
-            if let Some(known) = self.known(cache) {
-                show(index_of(cache.number()), known, parts(cache));
-            }
+            self.known(cache).into_iter().for_each(|known| show(index_of(cache.number()), known, parts(cache)));
         }
     }
 
     /// A size class, with spans counted by the caller.
-    pub fn class_reading(&self, class: usize, spans: Spans) -> Option<Reading> {
+    pub(crate) fn class_reading(&self, class: usize, spans: Spans) -> Option<Reading> {
         let cache = self.class(class);
         self.known(cache).map(|known| Reading { known, parts: parts(cache), spans })
     }
 
     /// Shows all spans at once, without a lock.
-    pub fn read_all_spans(&self, mut show: impl FnMut(usize, Spans)) {
+    pub(crate) fn read_all_spans(&self, mut show: impl FnMut(usize, Spans)) {
         self.page_heap().for_each_span(|span| show_span(span, &mut show));
     }
 
     /// Shows `many` caches from an index on, but for those that end meanwhile. Returns where to go on, or none.
-    pub fn read_caches(&self, from: usize, many: usize, mut show: impl FnMut(usize, Known)) -> Option<usize> {
+    pub(crate) fn read_caches(&self, from: usize, many: usize, mut show: impl FnMut(usize, Known)) -> Option<usize> {
         let mut rest = self.central().caches().filter(|cache| index_of(cache.number()) >= from);
         for cache in rest.by_ref().take(many) {
-            if let Some(known) = self.known(cache) {
-                show(index_of(cache.number()), known);
-            }
+            self.known(cache).into_iter().for_each(|known| show(index_of(cache.number()), known));
         }
         rest.next().map(|cache| index_of(cache.number()))
     }
@@ -187,15 +165,14 @@ impl Heap {
     // ---- the slab table, like the kernel's /proc/slabinfo ----
 
     /// Shows all caches that have, or had, spans, except caches that end meanwhile.
-    pub fn rows(&self, mut show: impl FnMut(&Reading)) {
+    pub(crate) fn rows(&self, mut show: impl FnMut(&Reading)) {
         // Holding a lock takes an identity, which a thread that only reads may lack.
         enter();
         let rows = self.central().caches().filter_map(|cache| self.reading(cache));
         rows.filter(|row| row.spans.spans > 0).for_each(|row| show(&row));
     }
 
-    /// The caches of a name.
-    pub fn caches_called(&self, name: &[u8]) -> impl Iterator<Item = CacheRef> {
+    pub(crate) fn caches_called(&self, name: &[u8]) -> impl Iterator<Item = CacheRef> {
         self.central().caches().filter(move |&cache| {
             let mut own = Line::new();
             let size_class = || Name::SizeClass(cache.object_bytes());
@@ -224,7 +201,6 @@ impl Heap {
 
     // ---- one cache ----
 
-    /// None as in [`Self::steadily`].
     fn known(&self, cache: CacheRef) -> Option<Known> {
         self.steadily(cache, |known, _| known)
     }
@@ -232,10 +208,7 @@ impl Heap {
     /// Reads a cache, with its properties and shape. None: no cache at the id, or it changed; see `central::label`.
     fn steadily<R>(&self, cache: CacheRef, read: impl FnOnce(Known, Shape) -> R) -> Option<R> {
         let state = cache.state();
-        let turn = match state {
-            Some(state) => state.label().turn()?,
-            None => 0,
-        };
+        let turn = if let Some(state) = state { state.label().turn()? } else { 0 };
         // Read once, because destroying the cache clears its shape.
         let shape = Some(cache.shape()).filter(|&shape| shape != Shape::NONE)?;
         let (name, peak) = match state {

@@ -15,19 +15,8 @@ use crate::upcalls::From;
 use machine::sync::Ordering;
 use machine::{here, slot};
 
-/// The server of a class.
 #[derive(Clone, Copy, Debug)]
-pub enum Server {
-    /// The class's own cache.
-    SizeClass(CacheRef),
-    /// Another kind: a cache of the thread's group, or a debug cache.
-    Other,
-}
-
-/// The kinds of special blocks.
-#[derive(Clone, Copy, Debug)]
-pub enum Special {
-    /// An object of a debug cache.
+pub(crate) enum Special {
     Watched(&'static ObjectCache, &'static Debug),
     /// An object of another cache that a program made.
     Object(CacheRef),
@@ -47,47 +36,45 @@ pub struct Home {
 impl Heap {
     // ---- allocations ----
 
-    /// The server of an allocation of at most [`size_class::LARGEST`] bytes.
+    /// The size class that serves an allocation of at most [`size_class::LARGEST`] bytes. None: another kind does, a
+    /// cache of the thread's group or a debug cache.
     #[inline]
-    pub fn server_of(&self, bytes: usize) -> Server {
+    pub(crate) fn server_of(&self, bytes: usize) -> Option<CacheRef> {
         match self.classes.index_for(bytes) {
-            0 => Server::Other,
-            index => Server::SizeClass(self.class(index / 2)),
+            0 => None,
+            index => Some(self.class(index / 2)),
         }
     }
 
     /// Makes a debug cache serve a class. A thread that has just looked up the class takes one more of its own.
     pub(super) fn watch_class(&self, class: usize, cache: &'static ObjectCache) {
         // Release pairs with the acquire in `watching`.
-        self.cold.watching[class].store(cache.state_ptr(), Ordering::Release);
+        self.cold.watching[class].store((&raw const cache.state).cast_mut(), Ordering::Release);
         self.classes.forget(class);
     }
 
-    /// The debug cache that serves a class, if there is one.
     fn watching(&self, class: usize) -> Option<(&'static ObjectCache, &'static Debug)> {
         // SAFETY: object caches are never unmapped.
-        let state = unsafe { self.cold.watching[class].load(Ordering::Acquire).as_ref() }?;
-        let cache = ObjectCache::of_state(state);
+        let cache = unsafe { self.cold.watching[class].load(Ordering::Acquire).as_ref() }.map(ObjectCache::of_state)?;
         Some((cache, cache.debug()?))
     }
 
     /// Sends all allocations of size classes to slow paths for ever, because groups may serve them.
-    pub fn begin_groups(&self) {
+    pub(crate) fn begin_groups(&self) {
         (1..CLASSES).for_each(|class| self.classes.forget(class));
         self.classes.forget(0);
         self.cold.has_groups.store(true, Ordering::Release);
     }
 
-    /// Whether groups have begun.
     #[inline]
-    pub fn has_groups(&self) -> bool {
+    pub(crate) fn has_groups(&self) -> bool {
         // Acquire pairs with the release in `begin_groups`: a thread that sees it finds all of it done.
         self.cold.has_groups.load(Ordering::Acquire)
     }
 
     /// The fast path or an exchange of magazines, in no group, where another kind may serve the class.
     #[inline]
-    pub fn take_at_hand(&self, class: usize) -> Option<*mut u8> {
+    pub(crate) fn take_at_hand(&self, class: usize) -> Option<*mut u8> {
         if self.watching(class).is_some() {
             return None;
         }
@@ -96,7 +83,7 @@ impl Heap {
     }
 
     /// An object of a class or its debug cache, for a thread in no group. `from` is the caller's address.
-    pub fn refill(&self, class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
+    pub(crate) fn refill(&self, class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
         match self.watching(class) {
             Some((cache, debug)) => cache.take_watched(debug, bytes, from),
             None => self.cpu.refill(self.class(class)),
@@ -104,15 +91,14 @@ impl Heap {
     }
 
     /// Notes that a group has a large block: each one freed from now on may belong to a group.
-    pub fn note_large_of_group(&self) {
+    pub(crate) fn note_large_of_group(&self) {
         // Relaxed: a thread that frees a block got it from its allocator, after this store.
         self.cold.has_large_of_groups.store(true, Ordering::Relaxed);
     }
 
     // ---- special blocks ----
 
-    /// The kind of block at an address of no size class.
-    pub fn special_at(&self, block: *mut u8) -> Special {
+    pub(crate) fn special_at(&self, block: *mut u8) -> Special {
         let Some(cache) = self.central().cache_at(block) else { return Special::Large };
         match ObjectCache::watching(cache) {
             Some((cache, debug)) => Special::Watched(cache, debug),
@@ -121,7 +107,7 @@ impl Heap {
     }
 
     /// Usable bytes of a special block; 0: there is none.
-    pub fn usable_bytes(&self, block: *mut u8) -> usize {
+    pub(crate) fn usable_bytes(&self, block: *mut u8) -> usize {
         match self.special_at(block) {
             Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0),
             Special::Object(_) | Special::Large => self.bytes_of_special(block),
@@ -129,10 +115,8 @@ impl Heap {
     }
 
     /// Frees a block of any kind.
-    ///
-    /// # Safety
-    /// The caller owns it and gives it up.
-    pub unsafe fn free_any(&self, block: *mut u8) {
+    /// Safety: the caller owns it and gives it up.
+    pub(crate) unsafe fn free_any(&self, block: *mut u8) {
         // SAFETY: passed on.
         unsafe {
             match self.class_at(block) {
@@ -143,10 +127,8 @@ impl Heap {
     }
 
     /// Frees a block of no size class. `from` is the caller's address.
-    ///
-    /// # Safety
-    /// If it is a block, the caller owns it and gives it up.
-    pub unsafe fn free_special(&self, block: *mut u8, from: usize) {
+    /// Safety: if it is a block, the caller owns it and gives it up.
+    pub(crate) unsafe fn free_special(&self, block: *mut u8, from: usize) {
         // SAFETY: passed on.
         unsafe {
             match self.special_at(block) {
@@ -158,10 +140,8 @@ impl Heap {
     }
 
     /// Frees a large block, charged to a group or not.
-    ///
-    /// # Safety
-    /// If it is a block, the caller owns it and gives it up.
-    pub unsafe fn free_large_of_any(&self, block: *mut u8) {
+    /// Safety: if it is a block, the caller owns it and gives it up.
+    pub(crate) unsafe fn free_large_of_any(&self, block: *mut u8) {
         let pages = self.demand_large(block);
         // SAFETY: passed on.
         unsafe {
@@ -173,10 +153,8 @@ impl Heap {
     }
 
     /// Frees a large block.
-    ///
-    /// # Safety
-    /// One of so many pages begins there, and the caller owns it and gives it up.
-    pub unsafe fn free_large(&self, start: *mut u8, pages: usize) {
+    /// Safety: one of so many pages begins there, and the caller owns it and gives it up.
+    pub(crate) unsafe fn free_large(&self, start: *mut u8, pages: usize) {
         self.cpu.visit_own(From::Release);
         self.count_large(-1, -(pages as isize));
         // SAFETY: passed on.
@@ -184,7 +162,7 @@ impl Heap {
     }
 
     /// Pages of the large block that begins at an address. Ends the program if none does.
-    pub fn demand_large(&self, block: *mut u8) -> usize {
+    pub(crate) fn demand_large(&self, block: *mut u8) -> usize {
         let heap = self.page_heap();
         heap.large_pages(block)
             .unwrap_or_else(|| misuse::die(if heap.holds(block) { Found::Interior } else { Found::Foreign }, block))
@@ -193,15 +171,14 @@ impl Heap {
     // ---- batches ----
 
     /// An empty batch for at most `most` objects of a class; class 0: of no class. None: no memory.
-    pub fn begin_batch(&self, class: usize, most: usize) -> Option<Batch> {
+    pub(crate) fn begin_batch(&self, class: usize, most: usize) -> Option<Batch> {
         let (cache, depot) = (self.class(class.max(1)), &self.cpu.depot);
         let capacity = if class == 0 { MOST_POINTERS } else { cache.shape().most() };
         let magazine = depot.find_empty(&depot.lock(cache, depot.slot_or_none(slot::current()), here!()))?;
         Some(Batch(magazine.sized(capacity.min(most).max(1))))
     }
 
-    /// Bytes of a batch's objects.
-    pub fn batch_bytes(&self, batch: View<'_>) -> usize {
+    pub(crate) fn batch_bytes(&self, batch: View<'_>) -> usize {
         let mut objects = batch.objects();
         let Some(first) = objects.next() else { return 0 };
         match self.class_at(first) {
@@ -210,8 +187,7 @@ impl Heap {
         }
     }
 
-    /// Bytes of an object of no size class.
-    pub fn bytes_of_special(&self, object: *mut u8) -> usize {
+    pub(crate) fn bytes_of_special(&self, object: *mut u8) -> usize {
         self.central().cache_at(object).map_or_else(
             || self.page_heap().large_pages(object).map_or(0, |pages| pages * PAGE),
             |cache| cache.object_bytes(),

@@ -5,12 +5,10 @@
 //! one thread still runs. Only the C library's own malloc sees this call. With another malloc, any thread's first slow
 //! path finds the process shared. The upgrade is one-way: the flag stays 0 after a join and in fork children.
 //!
-//! Forking takes no lock. Other fork handlers may allocate before and after ours, `_Fork` runs none, and a thread that
-//! waits for one lock may hold another. Instead, a child notices that it is one, takes over locks from vanished
-//! holders, and repairs what they protect. With one thread this is not needed.
-//!
-//! A signal handler may fork above anything, and its child may return from it. Before that it must not make threads,
-//! which would take over what the interrupted thread is doing.
+//! Forking takes no lock, because other fork handlers may allocate before and after ours, `_Fork` runs none, and a
+//! thread that waits for one lock may hold another. A child repairs what it finds instead. A signal handler may fork
+//! above anything, and its child may return from it. Before that it must not make threads, which would take over what
+//! the interrupted thread is doing.
 
 use super::heap::{self, heap};
 use crate::percpu;
@@ -51,7 +49,7 @@ fn is_solo_no_longer() -> bool {
 
 /// Begins a slow path: the thread gets an identity, and the runtime exists and is upgraded if shared. False: no memory.
 #[inline]
-pub fn enter() -> bool {
+pub(crate) fn enter() -> bool {
     upgrade_if_shared();
     begin()
 }

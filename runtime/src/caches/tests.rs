@@ -105,7 +105,7 @@ fn busy_cache_grows_its_magazines_and_keeps_them() {
         let refills = || {
             let mut refills = 0;
             heap().rows(|row| {
-                refills += if row.known.name == Name::Created(cache.name()) { row.parts.refills } else { 0 }
+                refills += if row.known.name == Name::Created(cache.state.name()) { row.parts.refills } else { 0 }
             });
             refills
         };

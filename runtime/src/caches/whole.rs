@@ -4,9 +4,8 @@
 //! it. It takes the old magazines away as `drain` does, which restarts operations on other CPUs. Then it empties them.
 //! In another order, an operation in flight could put an object into a magazine that has a new owner.
 //!
-//! At the end, all of the memory goes back at once. The cache's owner guarantees that no thread uses it. So this takes
-//! magazines without a restart, and spans without a look at their objects, unless those have destructors. The drain
-//! lock keeps walks over all caches away.
+//! At the end, no thread uses the cache. So this takes magazines without a restart, and spans without a look at their
+//! objects, unless those have destructors. The drain lock keeps walks over all caches away.
 
 use super::errors::{Alive, Untunable};
 use super::heap::Heap;
@@ -45,9 +44,7 @@ impl Heap {
     }
 
     /// Ends a cache if no object of it is alive.
-    ///
-    /// # Safety
-    /// It is an object cache, which no other thread uses now, and no thread afterwards.
+    /// Safety: it is an object cache, which no other thread uses now, and no thread afterwards.
     pub(super) unsafe fn end(&self, cache: CacheRef) -> Result<(), Alive> {
         let end = || {
             self.cpu.put_deferred_as_drainer();
@@ -111,7 +108,7 @@ impl Heap {
     // ---- the caches of a group ----
 
     /// Links a table below its parent's, if it is in no tree; not in a signal handler that interrupted a drain.
-    pub fn link_charged(&self, table: &Charged, parent: &Charged) {
+    pub(crate) fn link_charged(&self, table: &Charged, parent: &Charged) {
         if table.is_loose() {
             // Of two threads that find it loose, one is first.
             self.cpu.as_only_drainer(here!(), || table.is_loose().then(|| table.link(parent)));
@@ -119,10 +116,8 @@ impl Heap {
     }
 
     /// Ends all caches of a table, even with live objects, and unlinks it. False: a signal handler must not wait.
-    ///
-    /// # Safety
-    /// As for `Self::end`, for each cache; and no thread uses their objects.
-    pub unsafe fn end_charged(&self, table: &Charged) -> bool {
+    /// Safety: as for `Self::end`, for each cache; and no thread uses their objects.
+    pub(crate) unsafe fn end_charged(&self, table: &Charged) -> bool {
         let end = || {
             self.cpu.put_deferred_as_drainer();
             table.caches().for_each(|cache| self.end_at_once(cache));
@@ -132,7 +127,7 @@ impl Heap {
     }
 
     /// Empties the magazines of all caches of a table and below; returns their number. None: not now.
-    pub fn drain_charged(&self, table: &Charged) -> Option<usize> {
+    pub(crate) fn drain_charged(&self, table: &Charged) -> Option<usize> {
         let (which, why) = (Which::Of(table), Why::Limit);
         self.cpu.as_only_drainer(here!(), || self.cpu.drain_magazines(which, why).magazines)
     }

@@ -1,8 +1,7 @@
-//! The state of a group: its account, the count of threads inside, its caches, and its large blocks; and where all of
-//! these come from.
+//! The state of a group: its account, the count of threads inside, its caches, and its large blocks.
 
 use super::NAME_BYTES;
-use crate::caches::{ObjectCache, OwnCache, Wanted, heap};
+use crate::caches::heap;
 use crate::central::Charged;
 use crate::counter::Account;
 use core::cell::UnsafeCell;
@@ -48,7 +47,7 @@ impl Users {
         if (word >> 32) as u32 == thread::generation() { word as u32 } else { 0 }
     }
 
-    /// Sets the times that the calling thread is inside; it is the only one in a fork child.
+    /// Sets the times: in a fork child, which has one thread, or to open the group again.
     pub fn set(&self, times: u32) {
         self.0.store(word_of(times), Ordering::Release);
     }
@@ -63,10 +62,6 @@ impl Users {
     /// Closes the group if no thread is inside; otherwise returns the times that threads are.
     pub fn close(&self) -> Result<(), u32> {
         self.change(|times| (times == 0).then_some(CLOSED))
-    }
-
-    pub fn open(&self) {
-        self.0.store(0, Ordering::Release);
     }
 }
 
@@ -162,33 +157,5 @@ impl List {
             }
         }
         self.len.store(len, Ordering::Relaxed);
-    }
-}
-
-/// The caches that groups, their tables, and the notes of their large blocks come from.
-#[derive(Clone, Copy)]
-pub(super) struct Own(OwnCache);
-
-impl Own {
-    pub const GROUP: Self = Own(OwnCache::Group);
-    pub const TABLE: Self = Own(OwnCache::Table);
-    pub const LARGE: Self = Own(OwnCache::Large);
-
-    /// An object with any contents.
-    pub fn allocate(self) -> *mut u8 {
-        let (name, bytes): (&[u8], usize) = match self.0 {
-            OwnCache::Group => (b"group", size_of::<Core>()),
-            OwnCache::Table => (b"group/table", size_of::<Charged>()),
-            OwnCache::Large => (b"group/large", size_of::<Block>()),
-        };
-        self.0.made(&Wanted::plain(name, bytes, 64)).map_or(null_mut(), ObjectCache::allocate)
-    }
-
-    /// The caller must own the object, which is from this cache.
-    pub unsafe fn free(self, object: *mut u8) {
-        if let Some(cache) = self.0.known() {
-            // SAFETY: passed on.
-            unsafe { cache.free(object) };
-        }
     }
 }

@@ -110,17 +110,15 @@ impl Entry {
         if !entries().any(|entry| entry == this) {
             return Err(NotInside);
         }
-        // SAFETY: passed on; the thread owns its entries.
-        let (group, outer) = unsafe { ((*this).group, (*this).outer) };
-        // SAFETY: a group is not destroyed while a thread is inside.
-        let users = unsafe { &(*group).users };
-        // SAFETY: as above.
-        let inner = entries().find(|&entry| unsafe { (*entry).outer } == this);
-        match inner {
-            // SAFETY: as above.
-            Some(inner) => unsafe { (*inner).outer = outer },
-            None => thread::set_local(outer as usize),
-        }
+        // SAFETY: passed on; the thread owns its entries, and a group is not destroyed while a thread is inside.
+        let users = unsafe {
+            let outer = (*this).outer;
+            match entries().find(|&entry| (*entry).outer == this) {
+                Some(inner) => (*inner).outer = outer,
+                None => thread::set_local(outer as usize),
+            }
+            &(*(*this).group).users
+        };
         machine::sync::compiler_fence(Ordering::Release);
         // Last: from here on the group may be destroyed, and a handler of this thread must not find it.
         let _ = users.change(|times| times.checked_sub(1));

@@ -1,8 +1,8 @@
 //! Creating, destroying and allocating in a group.
 
 use super::NAME_BYTES;
-use super::core::{Core, List, Own, Users};
-use super::register;
+use super::core::{Core, List, Users};
+use super::register::{self, Own};
 use crate::caches::{ObjectCache, Wanted, enter, heap, is_plain};
 use crate::central::{CacheRef, Charged, size_class};
 use crate::counter::Account;
@@ -92,7 +92,7 @@ impl Core {
         if !enter() {
             return Err(Refused::NoMemory);
         }
-        let place = Own::GROUP.allocate().cast::<Core>();
+        let place = Own::Group.allocate().cast::<Core>();
         if place.is_null() {
             return Err(Refused::NoMemory);
         }
@@ -131,13 +131,13 @@ impl Core {
             many => return Err(Busy::Children(many)),
         }
         if !register::leave(this) {
-            core.users.open();
+            core.users.set(0);
             return Err(Busy::Interrupting);
         }
         // SAFETY: passed on: no thread uses the caches any more.
         if core.known_table().is_some_and(|table| !unsafe { heap().end_charged(table) }) {
             register::enter(this);
-            core.users.open();
+            core.users.set(0);
             return Err(Busy::Interrupting);
         }
         core.release_large();
@@ -145,10 +145,10 @@ impl Core {
         // SAFETY: no other thread can reach the group any more.
         unsafe {
             if !table.is_null() {
-                Own::TABLE.free(table.cast());
+                Own::Table.free(table.cast());
             }
             this.drop_in_place();
-            Own::GROUP.free(this.cast());
+            Own::Group.free(this.cast());
         }
         if let Some(parent) = parent {
             // Release pairs with the acquire in `destroy`: a parent is destroyed after its children.
@@ -167,8 +167,7 @@ impl Core {
         Self::of_account(cache.account())
     }
 
-    /// Its parent.
-    pub fn parent(&self) -> Option<&Core> {
+    pub(crate) fn parent(&self) -> Option<&Core> {
         Self::of_account(self.account.parent())
     }
 
@@ -233,7 +232,7 @@ impl Core {
 
     /// An object of a size class.
     #[inline]
-    pub fn allocate_small(&self, class: usize) -> Option<*mut u8> {
+    pub(crate) fn allocate_small(&self, class: usize) -> Option<*mut u8> {
         // Acquire pairs with the release in `make_cache`.
         let word = self.known_table().map_or(0, |table| table.entry(class).load(Ordering::Acquire));
         let object = Charged::cache_of(word).and_then(|cache| heap().cpu.take(cache));
@@ -265,12 +264,11 @@ impl Core {
             // Objects in magazines are charged, but must cause no refusal. Others may have drained or taken them.
             let table = Self::of_account(Some(full)).and_then(Core::known_table);
             let drained = table.and_then(|table| heap().drain_charged(table));
-            let again = attempt();
-            if again.is_some() || drained.is_none_or(|arrays| arrays == 0) {
-                if again.is_none() {
-                    self.account.count_refusal();
-                }
-                return again;
+            if let Some(got) = attempt() {
+                return Some(got);
+            }
+            if drained.is_none_or(|magazines| magazines == 0) {
+                break;
             }
         }
         self.account.count_refusal();
@@ -309,7 +307,7 @@ impl Core {
     fn table(&self) -> Option<&Charged> {
         let mut table = self.table.load(Ordering::Acquire);
         if table.is_null() {
-            let made = Own::TABLE.allocate().cast::<Charged>();
+            let made = Own::Table.allocate().cast::<Charged>();
             if made.is_null() {
                 return None;
             }
@@ -320,7 +318,7 @@ impl Core {
                 Ok(_) => table = made,
                 Err(theirs) => {
                     // SAFETY: no other thread has seen this table.
-                    unsafe { Own::TABLE.free(made.cast()) };
+                    unsafe { Own::Table.free(made.cast()) };
                     table = theirs;
                 }
             }

@@ -1,6 +1,7 @@
 //! Large blocks of a group: a block's tag points to a note, and the note to the group, under the list's lock.
 
-use super::core::{Block, Core, Own};
+use super::core::{Block, Core};
+use super::register::Own;
 use crate::caches::{enter, heap};
 use crate::page_heap::{PAGE, Run};
 use core::ptr::null_mut;
@@ -19,7 +20,7 @@ pub(crate) unsafe fn forget_large(start: *mut u8) {
         let group = &*(*note).group;
         let pages = (*note).pages;
         if group.large.remove(note) {
-            Own::LARGE.free(note.cast());
+            Own::Large.free(note.cast());
         } else {
             (*note).start = null_mut();
         }
@@ -29,16 +30,14 @@ pub(crate) unsafe fn forget_large(start: *mut u8) {
 
 impl Core {
     /// The group of a large block, if it has one.
-    ///
-    /// # Safety
-    /// The caller owns the block.
-    pub unsafe fn of_large(start: *mut u8) -> Option<&'static Core> {
+    /// Safety: the caller owns the block.
+    pub(crate) unsafe fn of_large(start: *mut u8) -> Option<&'static Core> {
         // SAFETY: a note lives as long as its block, and a group longer.
         note_of(start).map(|note| unsafe { &*(*note).group })
     }
 
     /// Allocates a large block in the group.
-    pub fn allocate_large(&self, bytes: usize, alignment: usize) -> Option<Run> {
+    pub(crate) fn allocate_large(&self, bytes: usize, alignment: usize) -> Option<Run> {
         if bytes.checked_add(alignment)? > isize::MAX as usize || !enter() {
             return None;
         }
@@ -58,7 +57,7 @@ impl Core {
 
     fn make_large(&self, pages: usize, alignment: usize) -> Option<Run> {
         let page_heap = heap().page_heap();
-        let note = Own::LARGE.allocate().cast::<Block>();
+        let note = Own::Large.allocate().cast::<Block>();
         if note.is_null() {
             return None;
         }
@@ -81,7 +80,7 @@ impl Core {
                 // SAFETY: both are ours; a block that cannot be noted goes back.
                 unsafe {
                     run.inspect(|run| page_heap.free(run.start));
-                    Own::LARGE.free(note.cast());
+                    Own::Large.free(note.cast());
                 }
                 None
             }
@@ -89,10 +88,8 @@ impl Core {
     }
 
     /// Resizes a large block, and charges its group, if any. False if there is no room, or if `resize` fails.
-    ///
-    /// # Safety
-    /// The caller owns the block.
-    pub unsafe fn resize_large(start: *mut u8, pages: usize, resize: impl FnOnce() -> bool) -> bool {
+    /// Safety: the caller owns the block.
+    pub(crate) unsafe fn resize_large(start: *mut u8, pages: usize, resize: impl FnOnce() -> bool) -> bool {
         let Some(note) = note_of(start) else { return resize() };
         // SAFETY: passed on; as in `of_large`.
         let (group, note) = unsafe { (&*(*note).group, &mut *note) };
@@ -125,7 +122,7 @@ impl Core {
                     self.account.charge_anyway(-((pages * PAGE) as isize));
                     heap().free_large(start, heap().demand_large(start));
                 }
-                Own::LARGE.free(note.cast());
+                Own::Large.free(note.cast());
             }
         }
     }

@@ -11,14 +11,6 @@
 //! drop(text);
 //! ```
 //!
-//! | file | contents |
-//! |---|---|
-//! | `core` | the state of a group: account, count of threads inside, list of large blocks |
-//! | `inner` | creating, destroying and allocating |
-//! | `entry` | threads that are inside a group, so that `malloc` allocates there |
-//! | `large` | large blocks of a group |
-//! | `register` | the groups to show |
-//!
 //! A group creates a cache for a size class with its first object of that class; this interrupts no thread. Allocations
 //! that name their group find the cache in a table. A thread that has *entered* a group also allocates there by
 //! `malloc`. From the first entry in a process on, all allocations check on a slow path whether they are inside one.
@@ -38,7 +30,7 @@ pub(crate) use entry::current;
 pub use entry::{Entry, NotInside, innermost};
 pub use inner::{Busy, Refused, Statistics};
 pub(crate) use large::forget_large;
-pub use owned::{Box, Group, Inside};
+pub use owned::{Box, Group};
 
 /// Bytes of a group's name; a longer name is cut.
 pub const NAME_BYTES: usize = 23;

@@ -98,11 +98,19 @@ impl<'p> Group<'p> {
     /// # Safety
     /// That memory is not used after the group is destroyed, whether `work` returns it or leaves it elsewhere.
     pub unsafe fn within<R>(&self, work: impl FnOnce() -> R) -> R {
+        /// Leaves the group, also if the work panics.
+        struct Inside(*mut Entry);
+        impl Drop for Inside {
+            fn drop(&mut self) {
+                // SAFETY: the entry is below.
+                let _ = unsafe { Entry::leave(self.0) };
+            }
+        }
         let mut entry = Entry::new();
         // SAFETY: the entry stays here until it is left; the group is borrowed; passed on.
         let is_inside = unsafe { Entry::enter(&raw mut entry, self.core()) };
         debug_assert!(is_inside, "a group that is borrowed is not destroyed");
-        let _inside = Inside { entry: is_inside.then_some(&raw mut entry) };
+        let _inside = is_inside.then(|| Inside(&raw mut entry));
         work()
     }
 
@@ -125,21 +133,6 @@ impl Drop for Group<'_> {
 impl fmt::Debug for Group<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Group").field("name", &self.name()).field("statistics", &self.statistics()).finish()
-    }
-}
-
-/// Leaves the group when it is dropped, also if the work inside panics.
-#[derive(Debug)]
-pub struct Inside {
-    entry: Option<*mut Entry>,
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        if let Some(entry) = self.entry {
-            // SAFETY: the entry is `within`'s.
-            let _ = unsafe { Entry::leave(entry) };
-        }
     }
 }
 

@@ -1,10 +1,12 @@
-//! The list of groups, for the statistics page. Creating a group claims an entry by one exchange, without waiting.
-//! Destroying one waits some microseconds for readers, so shown groups exist. Groups beyond the entries are not shown.
+//! The list of groups, for the statistics page, and the caches that they come from.
 //!
-//! Any threads run this at the same time. A fork child has its parent's list; its lock forgets the parent's readers.
+//! Creating a group claims an entry by one exchange, without waiting. Destroying one waits some microseconds for
+//! readers, so shown groups exist. Groups beyond the entries are not shown. Any threads run this at the same time. A
+//! fork child has its parent's list; its lock forgets the parent's readers.
 
-use super::core::Core;
-use crate::caches::heap;
+use super::core::{Block, Core};
+use crate::caches::{ObjectCache, Wanted, heap, known_at, made_at};
+use crate::central::Charged;
 use crate::layout::{HeaderWord, header};
 use core::ptr::null_mut;
 use machine::here;
@@ -22,25 +24,55 @@ struct Register {
     lock: Lock<RANK>,
     unlisted: AtomicU32,
     entries: [AtomicPtr<Core>; MOST],
+    own: [AtomicPtr<ObjectCache>; 3],
 }
 
-// SAFETY: zeroes are null, and these bytes are only used here.
+/// The caches of groups, of their tables, and of the notes of their large blocks.
+#[derive(Clone, Copy)]
+pub(super) enum Own {
+    Group,
+    Table,
+    Large,
+}
+
+impl Own {
+    fn cache(self) -> Option<&'static ObjectCache> {
+        let place = &made_at(&PLACE)?.own[self as usize];
+        // Acquire pairs with the release below: a thread that sees the cache finds it complete.
+        // SAFETY: object caches are never unmapped, and this one is never destroyed.
+        let known = || unsafe { place.load(Ordering::Acquire).as_ref() };
+        known().or_else(|| {
+            let (name, bytes): (&[u8], usize) = match self {
+                Own::Group => (b"group", size_of::<Core>()),
+                Own::Table => (b"group/table", size_of::<Charged>()),
+                Own::Large => (b"group/large", size_of::<Block>()),
+            };
+            let made = ObjectCache::create(&Wanted::plain(name, bytes, 64)).ok()?;
+            let ours = (&raw const *made).cast_mut();
+            if place.compare_exchange(null_mut(), ours, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                // SAFETY: no other thread has seen ours.
+                let _ = unsafe { made.destroy() };
+            }
+            known()
+        })
+    }
+
+    /// An object with any contents. Null: no memory.
+    pub fn allocate(self) -> *mut u8 {
+        self.cache().map_or(null_mut(), ObjectCache::allocate)
+    }
+
+    /// The caller must own the object, which is from this cache.
+    pub unsafe fn free(self, object: *mut u8) {
+        if let Some(cache) = self.cache() {
+            // SAFETY: passed on.
+            unsafe { cache.free(object) };
+        }
+    }
+}
+
+// SAFETY: zeroes are null, and a valid register; these bytes are only used here.
 const PLACE: HeaderWord<AtomicPtr<Register>> = unsafe { HeaderWord::at(header::GROUPS) };
-
-fn known() -> Option<&'static Register> {
-    // Acquire pairs with the release in `made`.
-    // SAFETY: null, or stored there, and never unmapped.
-    unsafe { PLACE.get()?.load(Ordering::Acquire).as_ref() }
-}
-
-fn made() -> Option<&'static Register> {
-    known().or_else(|| {
-        let made = heap().page_heap().metadata.cut(size_of::<Register>(), align_of::<Register>())?;
-        // A thread that loses the race has cut some address space in vain.
-        let _ = PLACE.get()?.compare_exchange(null_mut(), made.cast(), Ordering::AcqRel, Ordering::Relaxed);
-        known()
-    })
-}
 
 /// The entries, from the one on where a search for the group begins.
 fn entries(register: &Register, group: *mut Core) -> impl Iterator<Item = &AtomicPtr<Core>> {
@@ -49,7 +81,7 @@ fn entries(register: &Register, group: *mut Core) -> impl Iterator<Item = &Atomi
 }
 
 pub(super) fn enter(group: *mut Core) {
-    let Some(register) = made() else { return };
+    let Some(register) = made_at(&PLACE) else { return };
     // Release pairs with the acquire in `show`: a thread that finds the group finds it as it was made.
     let is_claimed = |entry: &AtomicPtr<Core>| {
         entry.load(Ordering::Relaxed).is_null()
@@ -62,7 +94,7 @@ pub(super) fn enter(group: *mut Core) {
 
 /// Removes a group before it is destroyed. False in a signal handler that interrupted `show`.
 pub(super) fn leave(group: *mut Core) -> bool {
-    let Some(register) = known() else { return true };
+    let Some(register) = known_at(&PLACE) else { return true };
     let removed = register.locked(|| {
         // Relaxed: the lock orders it before the next reading.
         let entry = entries(register, group).find(|entry| entry.load(Ordering::Relaxed) == group);
@@ -76,7 +108,7 @@ pub(super) fn leave(group: *mut Core) -> bool {
 
 /// Shows the groups, and returns how many are not listed. None in a signal handler that interrupted the lock's holder.
 pub fn show(mut show: impl FnMut(&Core)) -> Option<u32> {
-    let Some(register) = known() else { return Some(0) };
+    let Some(register) = known_at(&PLACE) else { return Some(0) };
     register.locked(|| {
         for entry in &register.entries {
             // SAFETY: groups are destroyed only after they were removed under the lock, which this thread holds.

@@ -17,7 +17,7 @@ pub mod locks;
 pub mod report;
 pub mod statistics;
 
-use crate::caches::{Server, Special, enter, heap};
+use crate::caches::{Special, enter, heap};
 use crate::central::CacheRef;
 use crate::central::size_class::{self, LARGEST};
 use crate::group::{self, Core};
@@ -93,8 +93,8 @@ pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
 extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
     if bytes <= LARGEST && root::is_installed() {
         let taken = match heap().server_of(bytes) {
-            Server::SizeClass(cache) => heap().cpu.swap(cache),
-            Server::Other => take_at_hand(size_class::class_for(bytes)),
+            Some(cache) => heap().cpu.swap(cache),
+            None => take_at_hand(size_class::class_for(bytes)),
         };
         if let Some(object) = taken {
             return object;
@@ -115,8 +115,8 @@ extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
 
 fn refill(bytes: usize, from: usize) -> Option<*mut u8> {
     match heap().server_of(bytes) {
-        Server::SizeClass(cache) => heap().cpu.refill(cache),
-        Server::Other => refill_other(size_class::class_for(bytes), bytes, from),
+        Some(cache) => heap().cpu.refill(cache),
+        None => refill_other(size_class::class_for(bytes), bytes, from),
     }
 }
 
@@ -224,8 +224,8 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
         }
         return or_out_of_memory(bytes, enter(), || {
             let object = match heap().server_of(size_class::size(class)) {
-                Server::SizeClass(cache) => heap().cpu.refill(cache),
-                Server::Other => take_at_hand(class).or_else(|| refill_other(class, bytes, 0)),
+                Some(cache) => heap().cpu.refill(cache),
+                None => take_at_hand(class).or_else(|| refill_other(class, bytes, 0)),
             };
             object.or_else(|| allocate_page_instead(bytes, alignment))
         });

@@ -36,8 +36,7 @@ impl Area {
         unsafe { root::area().cast::<Area>().as_ref() }.or_else(Self::begin)
     }
 
-    /// Whether the process has its area.
-    pub fn is_made() -> bool {
+    pub(crate) fn is_made() -> bool {
         !root::area().is_null()
     }
 

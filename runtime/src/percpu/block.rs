@@ -23,9 +23,9 @@ use machine::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Con
 use machine::vm;
 
 /// Rank of an area's lock: its holder then only reserves address space.
-pub const AREA_RANK: u8 = 4;
+pub(crate) const AREA_RANK: u8 = 4;
 /// Rank of a block's lock: its holder takes no other lock.
-pub const BLOCK_RANK: u8 = 5;
+pub(crate) const BLOCK_RANK: u8 = 5;
 pub(super) const LINE: usize = 64;
 const MASK_WORDS: usize = 3;
 /// Lines of a row: the largest block.
@@ -68,13 +68,11 @@ impl Area {
         self.rows
     }
 
-    /// The cost of waiting for the area's lock.
-    pub fn contention(&self) -> &Contention {
+    pub(crate) fn contention(&self) -> &Contention {
         &self.contention
     }
 
-    /// The cost of waiting for the locks of its blocks.
-    pub fn block_contention(&self) -> &Contention {
+    pub(crate) fn block_contention(&self) -> &Contention {
         &self.block_contention
     }
 
@@ -103,8 +101,7 @@ pub struct Head {
 
 const _: () = assert!(size_of::<Head>() == LINE);
 
-/// Rows before slot 0's.
-pub const SHARED_ROWS: usize = 3;
+pub(crate) const SHARED_ROWS: usize = 3;
 /// Bytes of a counter in each row.
 pub const CELL: usize = size_of::<Pair>();
 /// Set in `left` while a thread closes the cell: the cell is then outside the window, and keeps its amount.
@@ -132,19 +129,17 @@ pub struct Cells {
 const _: () = assert!(size_of::<Cells>() <= CELL);
 
 impl Cells {
-    /// The bits of `state` with the number of open cells.
-    pub const OPENED: u32 = (1 << 24) - 1;
+    pub(crate) const OPENED: u32 = (1 << 24) - 1;
 
-    /// Number of open cells.
     #[inline]
-    pub fn opened(&self) -> u32 {
+    pub(crate) fn opened(&self) -> u32 {
         self.state.load(Ordering::Relaxed) & Self::OPENED
     }
 }
 
 impl Block {
     /// Offset of a cell from [`near`](Self::near).
-    pub const FROM_NEAR: i32 = UNTAG as i32;
+    pub(crate) const FROM_NEAR: i32 = UNTAG as i32;
 
     pub(super) fn at(row: usize) -> Self {
         debug_assert!(row != 0 && row.is_multiple_of(LINE));
@@ -162,9 +157,8 @@ impl Block {
         Block(unsafe { NonNull::new_unchecked(word as *mut u8) })
     }
 
-    /// The name as a number, which is odd.
     #[inline]
-    pub fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         self.0.as_ptr() as u64
     }
 
@@ -172,9 +166,8 @@ impl Block {
         Block::at(head.as_ptr() as usize + 2 * ROW)
     }
 
-    /// The head.
     #[inline]
-    pub fn head(&self) -> &Head {
+    pub(crate) fn head(&self) -> &Head {
         // SAFETY: every block has these rows, which are never unmapped; zeroes are valid.
         unsafe { &*self.cell(0).wrapping_sub(2 * ROW).cast() }
     }
@@ -212,9 +205,8 @@ impl Block {
         unsafe { &*self.cell(index).wrapping_add(slot as usize * ROW).cast() }
     }
 
-    /// A cell's stock in the middle: half the range.
     #[inline]
-    pub fn batch(self) -> i64 {
+    pub(crate) fn batch(self) -> i64 {
         i64::from(self.head().range.load(Ordering::Relaxed) / 2)
     }
 
@@ -267,8 +259,7 @@ impl Block {
     }
 }
 
-/// The numbers of the bits that are set in words.
-fn bits(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
     words.into_iter().enumerate().flat_map(|(index, mut word)| {
         core::iter::from_fn(move || {
             let bit = word.trailing_zeros() as usize;
@@ -285,7 +276,6 @@ fn first_bits(count: usize) -> [u64; MASK_WORDS] {
     })
 }
 
-/// Slots per bit of the mask, for this many rows.
 fn slots_a_bit(rows: usize) -> usize {
     rows.div_ceil(MASK_WORDS * 64).max(1)
 }
@@ -313,13 +303,5 @@ mod tests {
         assert_eq!(bits([1 | 1 << 63, 0, 1 << 5]).collect::<Vec<_>>(), [0, 63, 133]);
         assert_eq!(first_bits(65), [u64::MAX, 1, 0]);
         assert_eq!([slots_a_bit(1), slots_a_bit(192), slots_a_bit(193), slots_a_bit(1024)], [1, 1, 2, 6]);
-    }
-
-    #[test]
-    fn pair_total_is_edge_minus_unused_credit() {
-        assert_eq!(total(Pair { left: 0, edge: 0 }), 0);
-        assert_eq!(total(Pair { left: WINDOW + 5, edge: 12 }), 7);
-        assert_eq!(total(Pair { left: (WINDOW + 5) | MARK, edge: 12 }), 7);
-        assert_eq!(total(Pair { left: 0, edge: -3 }), -3);
     }
 }

@@ -4,7 +4,8 @@ mod area;
 mod block;
 
 pub use area::OwnedBlock;
-pub use block::{Area, BLOCK_RANK, Block, CELL, Cells, LINES, MARK, Preparation, stock, total};
+pub(crate) use block::bits;
+pub use block::{Area, Block, CELL, Cells, LINES, MARK, Preparation, stock, total};
 
 use machine::{slot, thread};
 

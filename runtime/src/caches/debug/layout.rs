@@ -15,10 +15,9 @@ const DEBUG: Key = Key::of("cache.NAME.debug");
 
 /// A debug cache's options: bits in the order of the words of `cache.NAME.debug`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options(u8);
+pub(crate) struct Options(u8);
 
 impl Options {
-    /// No option.
     pub const NONE: Self = Options(0);
     /// Bytes before and behind each object that the program must not write.
     pub const REDZONE: Self = Options(1);
@@ -29,17 +28,14 @@ impl Options {
     /// Freed objects stay unused for a while.
     pub const QUARANTINE: Self = Options(8);
 
-    /// A cache's options in the configuration.
     pub fn of(name: &[u8]) -> Self {
         Options(DEBUG.of_cache(name) as u8)
     }
 
-    /// Whether an option is set.
     pub const fn has(self, one: Self) -> bool {
         self.0 & one.0 != 0
     }
 
-    /// The options without one.
     pub fn without(self, one: Self) -> Self {
         Options(self.0 & !one.0)
     }
@@ -51,17 +47,13 @@ pub(super) struct Damage {
     pub first: isize,
     pub found: u8,
     pub expected: u8,
-    /// Their number.
     pub count: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A write to the red zone before the object.
     Before(Damage),
-    /// A write to the red zone behind it.
     Behind(Damage),
-    /// A write to a free object.
     Inside(Damage),
     Record,
     Twice,
@@ -88,7 +80,6 @@ const MARK: usize = 0xc033_e5a1_0b1e_c700;
 pub(super) enum State {
     /// Free, or in quarantine.
     Free = 1,
-    /// The program has it.
     InUse = 2,
     /// A thread is changing its state.
     Busy = 3,
@@ -127,9 +118,7 @@ impl Record {
     }
 
     /// Begins the record of a busy object.
-    ///
-    /// # Safety
-    /// For this and all that follow: an object of a debug cache lies there.
+    /// Safety: for this and all that follow: an object of a debug cache lies there.
     pub unsafe fn begin(whole: *mut u8, options: Options) {
         // SAFETY: passed on; zeroes are valid.
         unsafe { whole.write_bytes(0, Self::bytes_for(options)) };
@@ -167,12 +156,10 @@ impl Record {
         self.state.compare_exchange(before as u32, State::Busy as u32, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Bytes that the program asked for.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) as usize
     }
 
-    /// Sets the bytes that the program asked for. The caller made it busy.
     pub fn set_bytes(&self, bytes: usize) {
         self.bytes.store(bytes as u32, Ordering::Relaxed);
     }
@@ -191,7 +178,6 @@ impl Record {
         self.state.store(state as u32, Ordering::Release);
     }
 
-    /// The trace of its allocation or free, if there is one.
     pub unsafe fn trace(&self, options: Options, of: State) -> Option<Trace> {
         let index = usize::from(of == State::Free);
         // SAFETY: passed on.
@@ -210,7 +196,6 @@ impl Record {
 pub(super) const ZONE: u8 = 0xbb;
 /// Fills new objects: an odd pointer, a large number, no valid address.
 pub(super) const UNSET: u8 = 0x5a;
-/// Fills freed objects.
 pub(super) const FREED: u8 = 0x6b;
 
 const ZONE_BYTES: usize = 16;
@@ -218,9 +203,7 @@ const ZONE_BYTES: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub options: Options,
-    /// Bytes before the object.
     pub lead: usize,
-    /// Most bytes of an object.
     pub bytes: usize,
     /// Bytes of all parts.
     pub whole: usize,
@@ -237,7 +220,6 @@ impl Layout {
         Layout { options, lead, bytes, whole: (lead + bytes + zone).next_multiple_of(alignment) }
     }
 
-    /// The program's pointer.
     pub fn object(self, whole: *mut u8) -> *mut u8 {
         whole.wrapping_add(self.lead)
     }
@@ -247,9 +229,7 @@ impl Layout {
     }
 
     /// The record, unless the program has overwritten it.
-    ///
-    /// # Safety
-    /// For all that follow: `whole` is an object of this layout.
+    /// Safety: for all that follow: `whole` is an object of this layout.
     pub unsafe fn record_of<'a>(self, whole: *mut u8) -> Option<&'a Record> {
         // SAFETY: passed on.
         let record = unsafe { Record::of(whole) };
@@ -283,7 +263,6 @@ impl Layout {
         }
     }
 
-    /// Damage in a free object that is filled.
     pub unsafe fn damage_within(self, whole: *mut u8) -> Option<Found> {
         // SAFETY: passed on.
         unsafe { changed(self.object(whole), 0, self.whole - self.lead, FREED) }.map(Found::Inside)

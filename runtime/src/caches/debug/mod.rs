@@ -10,14 +10,14 @@
 //! other caches pay nothing. An unused object always is as [`Debug::retire`] leaves it, so a check finds any write to
 //! it. Around an object in use, a check finds writes to its red zones.
 //!
-//! Runs at the same time: any thread. The thread that made a record busy owns it; the quarantine has a lock. In a
-//! signal handler this is like other slow paths, except that unwinding the stack depends on the C library.
+//! The thread that made a record busy owns it; the quarantine has a lock. In a signal handler, unwinding the stack
+//! depends on the C library.
 
 mod layout;
 mod report;
 mod state;
 mod watch;
 
-pub use layout::Options;
-pub use state::Debug;
-pub use watch::die_of_mixed_caches;
+pub(crate) use layout::Options;
+pub(crate) use state::Debug;
+pub(crate) use watch::die_of_mixed_caches;

@@ -88,7 +88,6 @@ pub(super) fn die_of_stranger(cache: &CacheState, object: *mut u8, from: usize) 
     end(Options::TRACK)
 }
 
-/// The object before this one in the same span, if its record is intact.
 fn marked_before(layout: Layout, whole: *mut u8) -> Option<*mut u8> {
     let start = heap().page_heap().span_of(whole)?.start();
     let before = whole.wrapping_sub(layout.whole);

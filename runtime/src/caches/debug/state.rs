@@ -33,20 +33,16 @@ impl Debug {
         unsafe { *self.layout.get() }
     }
 
-    /// Whether any option is set.
     pub fn is_on(&self) -> bool {
         self.layout().options != Options::NONE
     }
 
-    /// Objects in quarantine, at rest.
     pub fn quarantined(&self) -> usize {
         self.quarantine.len()
     }
 
     /// Makes a free object one of `bytes` bytes in use.
-    ///
-    /// # Safety
-    /// The caller owns it.
+    /// Safety: the caller owns it.
     pub(super) unsafe fn employ(&self, cache: &CacheState, whole: *mut u8, bytes: usize, from: usize) -> *mut u8 {
         let layout = self.layout();
         // SAFETY: passed on.
@@ -67,9 +63,7 @@ impl Debug {
     }
 
     /// Makes an object in use free. Ends the program if it is misused.
-    ///
-    /// # Safety
-    /// An object of the cache begins there.
+    /// Safety: an object of the cache begins there.
     pub(super) unsafe fn retire(&self, cache: &CacheState, whole: *mut u8, from: usize) {
         let layout = self.layout();
         // SAFETY: passed on.
@@ -90,9 +84,7 @@ impl Debug {
     }
 
     /// Ends the program if the program wrote to a free object.
-    ///
-    /// # Safety
-    /// The object is free, and the caller owns it.
+    /// Safety: the object is free, and the caller owns it.
     pub(super) unsafe fn check_unused(&self, cache: &CacheState, whole: *mut u8, moment: Moment) {
         // SAFETY: passed on.
         if let Some(found) = unsafe { self.damage(whole) } {
@@ -101,9 +93,7 @@ impl Debug {
     }
 
     /// Damage to an object, in use or free.
-    ///
-    /// # Safety
-    /// It belongs to the cache. If other threads may use it, damage may be a change under way.
+    /// Safety: it belongs to the cache. If other threads may use it, damage may be a change under way.
     pub(super) unsafe fn damage(&self, whole: *mut u8) -> Option<Found> {
         let layout = self.layout();
         // SAFETY: passed on.

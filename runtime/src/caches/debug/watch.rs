@@ -171,9 +171,8 @@ fn take_single(cache: CacheRef) -> Option<*mut u8> {
     object
 }
 
-/// Ends the program after a free to the wrong cache.
 #[cold]
-pub fn die_of_mixed_caches(object: *mut u8) -> ! {
+pub(crate) fn die_of_mixed_caches(object: *mut u8) -> ! {
     let cache = heap().central().cache_at(object);
     if let Some((cache, debug)) = cache.and_then(ObjectCache::watching)
         && let Some(whole) = cache.whole_at(object)
@@ -185,7 +184,7 @@ pub fn die_of_mixed_caches(object: *mut u8) -> ! {
 
 impl Heap {
     /// Turns debugging on for the size classes with such rules. Earlier allocations stay as they are.
-    pub fn begin_debug(&self) {
+    pub(crate) fn begin_debug(&self) {
         for class in 1..CLASSES {
             let (bytes, mut name) = (size_class::size(class), Line::new());
             let _ = write!(name, "malloc-{bytes}");
