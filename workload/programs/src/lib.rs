@@ -25,4 +25,4 @@ mod table;
 
 pub use command::{help, main};
 pub use frame::Scale;
-pub use table::{KERNELS, Kernel, PROBES, Probe, find};
+pub use table::{Child, KERNELS, Kernel, PROBES, Probe, find};

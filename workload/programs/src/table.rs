@@ -2,7 +2,7 @@
 
 use crate::frame::Scale;
 use crate::kernels::{lifetimes, processes, threads};
-use crate::probes::{pair, peak, placed, swing};
+use crate::probes::{pair, placed, swing};
 
 /// One kernel.
 pub struct Kernel {
@@ -10,53 +10,38 @@ pub struct Kernel {
     pub name: &'static str,
     /// What it does with memory, as a short phrase.
     pub about: &'static str,
-    run: Run,
+    run: fn(Scale, Child<'_>) -> u64,
 }
 
-/// How a kernel is run.
-#[derive(Clone, Copy)]
-enum Run {
-    /// In this process.
-    Alone(fn(Scale) -> u64),
-    /// With child processes, whose checksums come from the function that is handed in.
-    WithChildren(fn(Scale, &mut dyn FnMut(u64) -> u64) -> u64),
-}
+/// Has a child process do the part of this number, and returns its checksum.
+pub type Child<'a> = &'a mut dyn FnMut(u64) -> u64;
 
 impl Kernel {
-    /// Does the work, and returns the checksum. `child` has a child process do its part; most kernels have none.
-    pub fn run(&self, scale: Scale, child: &mut dyn FnMut(u64) -> u64) -> u64 {
-        match self.run {
-            Run::Alone(run) => run(scale),
-            Run::WithChildren(run) => run(scale, child),
-        }
+    /// Does the work, and returns the checksum. Most kernels have no children.
+    pub fn run(&self, scale: Scale, child: Child<'_>) -> u64 {
+        (self.run)(scale, child)
     }
 }
 
-const fn alone(name: &'static str, about: &'static str, run: fn(Scale) -> u64) -> Kernel {
-    Kernel { name, about, run: Run::Alone(run) }
+const fn kernel(name: &'static str, about: &'static str, run: fn(Scale, Child<'_>) -> u64) -> Kernel {
+    Kernel { name, about, run }
 }
 
 /// The kernels, in table order: one thread first, then several, then processes.
 pub const KERNELS: &[Kernel] = &[
-    alone("lifo", "a stack of blocks that grows and shrinks", lifetimes::lifo),
-    alone("fifo", "a queue of blocks: the oldest goes first", lifetimes::fifo),
-    alone("random", "random blocks of a big table are replaced", lifetimes::random),
-    alone("middle", "buffers of 32 KiB to 1 MiB are replaced", lifetimes::middle),
-    alone("large", "buffers of 1 MiB to 16 MiB are replaced", lifetimes::large),
-    alone("realloc", "buffers grow by half, from 32 bytes to 1 MiB", lifetimes::growing),
-    alone("larson", "threads inherit the blocks of threads that ended", threads::larson),
-    alone("producer-consumer", "one thread allocates, another frees", threads::pair),
-    alone("producers-consumers", "four threads allocate, four others free", threads::several),
-    alone("trees", "threads build and drop trees of mixed sizes", threads::trees),
-    alone("foreign", "threads free each other's blocks of 8 to 16,000 bytes", threads::foreign),
-    alone("threads-in-turn", "thousands of threads come, allocate and go", threads::in_turn),
-    alone("idle-threads", "64 threads free what they had, and sleep", threads::idle),
-    alone("shell", "a process that forks and reads pipes, as a shell does", processes::shell),
-    Kernel {
-        name: "short-lived",
-        about: "processes that start, read a configuration and end",
-        run: Run::WithChildren(processes::short_lived),
-    },
+    kernel("lifo", "a stack of blocks that grows and shrinks", |scale, _| lifetimes::lifo(scale)),
+    kernel("random", "random blocks of a big table are replaced", |scale, _| lifetimes::random(scale)),
+    kernel("middle", "buffers of 32 KiB to 1 MiB are replaced", |scale, _| lifetimes::middle(scale)),
+    kernel("large", "buffers of 1 MiB to 16 MiB are replaced", |scale, _| lifetimes::large(scale)),
+    kernel("realloc", "buffers grow by half, from 32 bytes to 1 MiB", |scale, _| lifetimes::growing(scale)),
+    kernel("larson", "threads inherit the blocks of threads that ended", |scale, _| threads::larson(scale)),
+    kernel("producer-consumer", "one thread allocates, another frees", |scale, _| threads::pair(scale)),
+    kernel("producers-consumers", "four threads allocate, four others free", |scale, _| threads::several(scale)),
+    kernel("foreign", "threads free each other's blocks of 8 to 16,000 bytes", |scale, _| threads::foreign(scale)),
+    kernel("threads-in-turn", "thousands of threads come, allocate and go", |scale, _| threads::in_turn(scale)),
+    kernel("idle-threads", "64 threads free what they had, and sleep", |scale, _| threads::idle(scale)),
+    kernel("shell", "a process that forks and reads pipes, as a shell does", |scale, _| processes::shell(scale)),
+    kernel("short-lived", "processes that start, read a configuration and end", processes::short_lived),
 ];
 
 /// A program that measures one thing and prints figures instead of a checksum.
@@ -77,18 +62,18 @@ pub const PROBES: &[Probe] = &[
         name: "pair",
         arguments: pair::ARGUMENTS,
         about: "\
-Allocates DEPTH blocks of BYTES (default 64), then frees them: `solo` in one thread, `parked` while a
-second thread sleeps, `both` in two threads at once. Prints a line for each depth (default 1, 64 and
-1000): the depth, then nanoseconds of one malloc and one free, in the best and in the median round.",
+Allocates DEPTH blocks of BYTES (default 64), then frees them: `solo` in one thread, `both` in two
+threads at once. Prints a line for each depth (default 1, 64 and 1000): the depth, then nanoseconds of
+one malloc and one free, in the best and in the median round.",
         run: pair::run,
     },
     Probe {
         name: "threads-placed",
         arguments: placed::ARGUMENTS,
         about: "\
-Creates and joins 10,000 threads in turn, on one CPU, on another CPU than their creator's or anywhere
-(default); `std` creates them by Rust's library. Each works for NANOSECONDS more (default 0). Prints a
-checksum, resident kB before and after, and how many threads ran on their creator's CPU.",
+Creates and joins 10,000 threads in turn, on one CPU or anywhere (default). Each works for NANOSECONDS
+more (default 0). Prints a checksum, resident kB before and after, and how many threads ran on their
+creator's CPU.",
         run: placed::run,
     },
     Probe {
@@ -100,14 +85,6 @@ peaks and ends. Prints a checksum; for malloc, first writes and free the nanosec
 and 99.99 % of the calls did not exceed, and the longest; last a line `memory`: the bytes held at the
 peak, those that stay, and those resident two intervals after the peak.",
         run: swing::run,
-    },
-    Probe {
-        name: "peak",
-        arguments: peak::ARGUMENTS,
-        about: "\
-Two threads allocate MIB (default 64), free all but one block in 64, and sleep for SECONDS (default 3).
-Prints the kB of the blocks that stay, and the kB of anonymous memory that are resident then.",
-        run: peak::run,
     },
 ];
 

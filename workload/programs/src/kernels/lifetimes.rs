@@ -1,7 +1,5 @@
-//! One thread: blocks whose lifetimes are nested, queued or random, and buffers of tens of kilobytes and more, every
+//! One thread: blocks whose lifetimes are nested or random, and buffers of tens of kilobytes and more, every
 //! page of which is written, as images, columns and files have them.
-
-use std::collections::VecDeque;
 
 use fastrand::Rng;
 
@@ -9,8 +7,6 @@ use crate::frame::{Block, Scale, mix, mixed_size};
 
 const LIFO_LEGS: u64 = 40_000;
 const MAX_DEPTH: usize = 2048;
-const FIFO_STEPS: u64 = 15_000_000;
-const QUEUE: usize = 4096;
 const RANDOM_STEPS: u64 = 5_000_000;
 const TABLE: usize = 1 << 17;
 
@@ -29,20 +25,6 @@ pub fn lifo(scale: Scale) -> u64 {
         }
     }
     sum
-}
-
-/// A queue of a constant length, as in a pipeline: each block is freed when 4096 younger ones are there.
-pub fn fifo(scale: Scale) -> u64 {
-    let mut rng = Rng::with_seed(2);
-    let mut queue = VecDeque::with_capacity(QUEUE);
-    let mut sum = 0;
-    for step in 0..scale.of(FIFO_STEPS) {
-        if queue.len() == QUEUE {
-            sum = queue.pop_front().map_or(sum, |oldest: Block| mix(sum, oldest.tag()));
-        }
-        queue.push_back(small(&mut rng, step));
-    }
-    queue.iter().fold(sum, |sum, block| mix(sum, block.tag()))
 }
 
 /// A big table in which random blocks are replaced, as in caches: a free meets lines that left the CPU's cache.

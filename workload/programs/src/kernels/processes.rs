@@ -5,6 +5,7 @@ use std::io::{Error, PipeWriter, Read, Write, pipe};
 use std::process::{Command, Stdio};
 
 use crate::frame::{Scale, mix, mix_bytes};
+use crate::table::Child;
 
 const LINES: u64 = 1200;
 const WORDS: u64 = 40;
@@ -76,7 +77,7 @@ link = cc -shared -L${libdir} -o ${libdir}/${library}
 /// of an allocator is to start. The children are this program itself, started again; so the time holds their fork, exec
 /// and dynamic linking, which no allocator can spare. `child` has a child with the given number do its work, and
 /// returns its checksum. In the real program that is [`spawned`]; a test may call [`child_sum`] in its own process.
-pub fn short_lived(scale: Scale, child: &mut dyn FnMut(u64) -> u64) -> u64 {
+pub fn short_lived(scale: Scale, child: Child<'_>) -> u64 {
     (0..scale.of(CHILDREN)).fold(0, |sum, number| mix(sum, child(number)))
 }
 

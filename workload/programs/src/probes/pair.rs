@@ -1,9 +1,9 @@
 //! A probe: one malloc and one free of 64 bytes, or of so many, in nanoseconds. `depth` blocks are allocated, then freed in the same
 //! order.
 //!
-//! The first argument is the setting: `solo`, one thread in a process that never had another; `parked`, one thread
-//! while a second sleeps; `both`, two threads at once, of which the mean is taken. The second is the number of rounds,
-//! the third the depth, if one alone is wanted, the fourth the bytes. A line for each depth has the depth, the best round and the median round.
+//! The first argument is the setting: `solo`, one thread in a process that never had another; `both`, two threads at
+//! once, of which the mean is taken. The second is the number of rounds, the third the depth, if one alone is wanted,
+//! the fourth the bytes. A line for each depth has the depth, the best round and the median round.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -21,7 +21,7 @@ const MOST_PAIRS: usize = 2_000_000;
 const TRIED: usize = 5000;
 
 /// What follows the name.
-pub const ARGUMENTS: &str = "solo|parked|both [ROUNDS [DEPTH [BYTES]]]";
+pub const ARGUMENTS: &str = "solo|both [ROUNDS [DEPTH [BYTES]]]";
 
 /// Measures what the arguments say, or says what is wrong with them.
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -41,12 +41,6 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     }
     match setting {
         "solo" => report(&depths, rounds, bytes, round),
-        "parked" => {
-            let sleeper = thread::spawn(thread::park);
-            report(&depths, rounds, bytes, round);
-            sleeper.thread().unpark();
-            sleeper.join().expect("it only slept");
-        }
         "both" => report(&depths, rounds, bytes, both),
         _ => return Err(format!("the setting is `{setting}`; expected {ARGUMENTS}")),
     }
