@@ -1,7 +1,5 @@
 //! The C functions of `commensal.h` for object caches: names and errno for `commensal::caches::ObjectCache`.
 //!
-//! The head of `counter.rs` says how the header is made.
-//!
 //! Safety, for all of them: the pointer leads to a cache that `cm_cache_create` made and that is not destroyed. Callers
 //! fulfil the conditions of a comment's line "Threads".
 

@@ -1,9 +1,5 @@
 //! The C functions of `commensal.h` for one counter: names and errno for `commensal::counter::LazyCounter`.
 //!
-//! `cargo xtask header` generates a section of the header from each file, with its comments, so they address C
-//! programmers. The files of `malloc/header` state the common rules of all functions, and those of each section. A
-//! comment has only the exceptions. The macros are there too.
-//!
 //! Safety, for all of them: the pointer leads to a counter, which is zeroed memory or what these functions made of it,
 //! and stays there during the call. Callers fulfil the conditions of a comment's line "Threads".
 

@@ -1,7 +1,7 @@
 //! The C functions of `commensal.h` for sets of counters: names and errno for `commensal::counter::Counters`.
 //!
-//! The head of `counter.rs` says how the header is made. A set has its length in its own memory. An index beyond it
-//! ends the program, because the words behind a set belong to other objects, and the functions return no errors.
+//! A set has its length in its own memory. An index beyond it ends the program, because the words behind a set belong
+//! to other objects, and the functions return no errors.
 //!
 //! Safety, for all of them: the pointer leads to a set that `CM_COUNTERS_INIT` or `cm_counters_begin` made, and stays
 //! there during the call. Callers fulfil the conditions of a comment's line "Threads".

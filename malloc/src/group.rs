@@ -1,7 +1,5 @@
 //! The C functions of `commensal.h` for memory groups: names and errno for `commensal::group`.
 //!
-//! The head of `counter.rs` says how the header is made.
-//!
 //! Safety, for all of them: the pointer leads to a group that `cm_group_create` made and that is not destroyed. Callers
 //! fulfil the conditions of a comment's line "Threads".
 

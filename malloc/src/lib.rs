@@ -1,5 +1,9 @@
 //! libcommensal: the C library's memory functions on Commensal's heap, and the functions of `commensal.h`. It has
 //! names, errno and the standards' corner cases; no logic.
+//!
+//! `cargo xtask header` generates a section of the header from each file of the latter, with its comments, so they
+//! address C programmers. The files of `malloc/header` state the common rules of all functions, and those of each
+//! section. A comment has only the exceptions. The macros are there too.
 #![no_std]
 
 mod cache;

@@ -1,7 +1,6 @@
 //! The C function of `commensal.h` for the lock report: names for `commensal::heap::locks`.
 //!
-//! The head of `counter.rs` says how the header is made. A row holds its texts, because the compiler's names of
-//! functions do not end with a zero byte.
+//! A row holds its texts, because the compiler's names of functions do not end with a zero byte.
 
 use commensal::heap::locks;
 use commensal::observe::columns::{Name, Row, insert};
@@ -97,23 +96,4 @@ pub unsafe extern "C" fn cm_lock_report(rows: *mut LockRow, capacity: usize, los
         *lost = LockLost { contended: in_no_row.contended, total_wait_ns: in_no_row.total_wait_ns };
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use commensal::machine::here;
-    use commensal::machine::sync::Waited;
-
-    #[test]
-    fn lock_row_has_what_its_fields_say() {
-        let row = Row::new("page list", here!(), Waited { contended: 3, total_wait_ns: 100, max_wait_ns: 50 });
-        let row = LockRow::from(row);
-        let numbers = [row.contended, row.total_wait_ns, row.max_wait_ns, row.avg_wait_ns];
-        assert_eq!(numbers, [3, 100, 50, 33]);
-        assert!(row.r#type.iter().map(|&byte| byte as u8).eq(*b"page list\0\0\0\0\0\0\0"));
-        let caller = b"locks::tests::lock_row_has_what_its_fields_say\0";
-        assert!(row.caller.iter().zip(caller).all(|(&found, &expected)| found as u8 == expected));
-        assert_eq!(text_of::<4>("too long"), text_of::<4>("too"));
-    }
 }

@@ -1,6 +1,4 @@
 //! The C functions of `commensal.h` for RCU: names for `commensal::rcu`.
-//!
-//! The head of `counter.rs` says how the header is made.
 
 use crate::cache::failed;
 use commensal::heap::{self, Error};

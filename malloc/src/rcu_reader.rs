@@ -1,6 +1,6 @@
 //! The C functions of `commensal.h` for RCU's readers that register: names for `commensal::rcu::qsbr`.
 //!
-//! The head of `counter.rs` says how the header is made. Checkpoints and sections are inlined in the header.
+//! Checkpoints and sections are inlined in the header.
 
 use crate::cache::failed;
 use commensal::heap::{self, Error};

@@ -1,6 +1,4 @@
 //! The C functions of `commensal.h` for upkeep: names for `commensal::upkeep`.
-//!
-//! The head of `counter.rs` says how the header is made.
 
 use crate::cache::failed;
 use commensal::heap::Error;
