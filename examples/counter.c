@@ -5,8 +5,8 @@
  *
  *     cargo xtask install --prefix ~/.local
  *     export PKG_CONFIG_PATH=~/.local/lib/pkgconfig LD_LIBRARY_PATH=~/.local/lib
- *     cc -Wall -Wextra -Werror examples/counter.c $(pkg-config --cflags --libs commensal) -o counter &&
- * ./counter */
+ *     cc -Wall -Wextra -Werror examples/counter.c $(pkg-config --cflags --libs commensal) -o counter
+ *     ./counter */
 #include <commensal.h>
 #include <inttypes.h>
 #include <pthread.h>

@@ -4,10 +4,7 @@
  * replaces three routes, withdraws the fourth and adds it again, a hundred times. It frees old routes when no reader
  * can have found them.
  *
- *     cargo xtask install --prefix ~/.local
- *     export PKG_CONFIG_PATH=~/.local/lib/pkgconfig LD_LIBRARY_PATH=~/.local/lib
- *     cc -Wall -Wextra -Werror examples/rcu_list.c $(pkg-config --cflags --libs commensal) -o rcu_list &&
- * ./rcu_list */
+ * Build it like counter.c. */
 #include <commensal.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -4,10 +4,7 @@
  * opens others in the same memory, and waits for no teller. So an account that a teller has found may belong to another
  * customer when the teller gets its lock. Therefore the teller checks the account again under the lock.
  *
- *     cargo xtask install --prefix ~/.local
- *     export PKG_CONFIG_PATH=~/.local/lib/pkgconfig LD_LIBRARY_PATH=~/.local/lib
- *     cc -Wall -Wextra -Werror examples/rcu_typesafe.c $(pkg-config --cflags --libs commensal) -o rcu_typesafe &&
- * ./rcu_typesafe */
+ * Build it like counter.c. */
 #include <commensal.h>
 #include <pthread.h>
 #include <stdio.h>

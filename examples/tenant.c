@@ -7,10 +7,7 @@
  * With a number of seconds as its argument, the program asks for more memory for that time, so that you can watch it
  * with `commensal top`.
  *
- *     cargo xtask install --prefix ~/.local
- *     export PKG_CONFIG_PATH=~/.local/lib/pkgconfig LD_LIBRARY_PATH=~/.local/lib
- *     cc -Wall -Wextra -Werror examples/tenant.c $(pkg-config --cflags --libs commensal) -o tenant &&
- * ./tenant */
+ * Build it like counter.c. */
 #include <commensal.h>
 #include <errno.h>
 #include <inttypes.h>
