@@ -2,33 +2,14 @@
 # Installs the programs that the drop-in tests run, and those of the command, as far as they are missing. For Debian and its like; needs root.
 set -eu
 
+# Commands, each with its package.
+needed="awk:mawk cmake:cmake g++:g++ gcc:gcc git:git gzip:gzip javac:default-jdk-headless make:make node:nodejs
+objdump:binutils perl:perl pkg-config:pkgconf python3:python3 redis-benchmark:redis-tools redis-server:redis-server
+sqlite3:sqlite3 ssh:openssh-client /usr/sbin/sshd:openssh-server tar:tar tmux:tmux xz:xz-utils"
 missing=
-need() { # COMMAND PACKAGE
-    command -v "$1" > /dev/null || missing="$missing $2"
-}
-
-need awk mawk
-need cmake cmake
-need g++ g++
-need gcc gcc
-need git git
-need gzip gzip
-need javac default-jdk-headless
-need make make
-need node nodejs
-need objdump binutils
-need perl perl
-need pkg-config pkgconf
-need python3 python3
-need redis-benchmark redis-tools
-need redis-server redis-server
-need setpriv util-linux
-need sqlite3 sqlite3
-need ssh openssh-client
-need /usr/sbin/sshd openssh-server
-need tar tar
-need tmux tmux
-need xz xz-utils
+for pair in $needed; do
+    command -v "${pair%:*}" > /dev/null || missing="$missing ${pair#*:}"
+done
 
 install() { # PACKAGE...
     apt-get update

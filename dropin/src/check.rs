@@ -5,51 +5,45 @@
 //! built from `c/plugin.cc`, and `{NAME}` in capitals the program built from `c/name.c`. A number in braces says
 //! how much a stress check does, and is multiplied by the effort.
 
+use crate::compile;
 use crate::run::{End, Outcome, Run};
 use crate::subject::{self, Library, Mode};
-use crate::{compile, skips};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-/// Time for a check; far more than it needs, as machines are slow at times.
-const LIMIT: Duration = Duration::from_secs(600);
 
 /// A line of this module's little language.
 #[derive(Clone, Debug)]
 pub struct Check {
     line: String,
-    limit: Duration,
-    variables: Vec<(&'static str, String)>,
+    /// What is run, without its words.
+    run: Run,
 }
 
 /// The check of this line.
 pub fn check(line: &str) -> Check {
-    Check { line: line.to_owned(), limit: LIMIT.mul_f64(subject::effort().max(1.0)), variables: Vec::new() }
+    let mut words = line.split_whitespace();
+    let program = compile::program(words.next().expect("a check names a program"));
+    let run = Run::new(program).args(words.map(filled_in));
+    Check { line: line.to_owned(), run: run.limit(Run::LIMIT.mul_f64(subject::effort().max(1.0))) }
 }
 
 impl Check {
     pub fn limit(mut self, limit: Duration) -> Check {
-        self.limit = limit;
+        self.run = self.run.limit(limit);
         self
     }
 
-    pub fn env(mut self, name: &'static str, value: impl Into<String>) -> Check {
-        self.variables.push((name, value.into()));
+    pub fn env(mut self, name: &str, value: &str) -> Check {
+        self.run = self.run.env(name, value);
         self
     }
 
     /// Must hold with the library under test.
     pub fn holds(&self, mode: Mode) {
-        if self.is_possible() {
-            self.verdict(subject::library(), mode).unwrap_or_else(|report| panic!("{report}"));
-        }
+        self.ends(mode, 0, &[]);
     }
 
     /// Must end with this status and print these lines, in this order, among others.
     pub fn ends(&self, mode: Mode, status: i32, lines: &[&str]) {
-        if !self.is_possible() {
-            return;
-        }
         let outcome = self.outcome(subject::library(), mode).ending(End::Exited(status));
         let outcome = outcome.unwrap_or_else(|report| panic!("`{}` failed: {report}", self.line));
         let mut printed = outcome.stdout.lines();
@@ -68,45 +62,16 @@ impl Check {
         outcome.map_err(|report| format!("`{}` failed: {report}", self.line))
     }
 
-    /// As [`verdict`](Check::verdict) with the library under test filled in, but not preloaded.
-    ///
-    /// # Errors
-    /// The report of a check that failed, crashed or hung.
-    pub fn without_preload(&self, mode: Mode) -> Result<Outcome, String> {
-        let words = self.words(subject::library());
-        self.run(&words).with(&Library::none(), mode).ending(End::Exited(0))
-    }
-
     pub fn outcome(&self, library: &Library, mode: Mode) -> Outcome {
-        self.run(&self.words(library)).with(library, mode)
-    }
-
-    fn run(&self, words: &[String]) -> Run {
-        let run = Run::new(&words[0]).args(&words[1..]).limit(self.limit);
-        self.variables.iter().fold(run, |run, (name, value)| run.env(name, value))
-    }
-
-    /// Programs in C++ are skipped where there is no compiler for them.
-    fn is_possible(&self) -> bool {
-        let cxx = self.line.contains("{plugin}") || compile::is_cxx(self.program());
-        !cxx || skips::has_tools("c++", &["g++"])
-    }
-
-    fn program(&self) -> &str {
-        self.line.split_whitespace().next().expect("a check names a program")
-    }
-
-    fn words(&self, library: &Library) -> Vec<String> {
-        let program = compile::program(self.program()).display().to_string();
-        let arguments = self.line.split_whitespace().skip(1).map(|word| filled_in(word, library));
-        std::iter::once(program).chain(arguments).collect()
+        self.run.clone().with(library, mode)
     }
 }
 
-fn filled_in(word: &str, library: &Library) -> String {
+fn filled_in(word: &str) -> String {
+    let library = subject::library;
     match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
-        Some("library") => library.name().to_owned(),
-        Some("library_path") => library.path().expect("this check needs a library").display().to_string(),
+        Some("library") => library().name().to_owned(),
+        Some("library_path") => library().path().expect("Commensal is a file").display().to_string(),
         Some("plugin") => compile::shared_library("plugin", "plugin", &[]).display().to_string(),
         Some(word) => match word.parse::<f64>() {
             Ok(number) => (number * subject::effort()).to_string(),
@@ -133,19 +98,15 @@ pub fn hardly_watched(line: &str) -> impl Fn(Mode) {
 
 /// Whether there was a page, or somebody came as far as its folder. What is left of pages is whole.
 fn holds_watched(line: &str, mode: Mode) -> bool {
-    // Longer paths are left alone, so its name is short.
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = crate::scratch(&format!("watched-{}-{number}", std::process::id()));
+    // Longer paths are left alone; this one is short.
+    let folder = crate::empty_folder();
     let check = check(line).env("COMMENSAL_CONF", "observe:on,observe.interval_ms:20");
-    check.env("XDG_RUNTIME_DIR", folder.display().to_string()).holds(mode);
-    let had_one = folder.join("commensal").exists();
+    check.env("XDG_RUNTIME_DIR", &folder.display().to_string()).holds(mode);
     for left in std::fs::read_dir(folder.join("commensal")).into_iter().flatten() {
         let bytes = std::fs::read(left.expect("a file").path()).expect("a page can be read");
         assert!(bytes.starts_with(b"cmstats"), "`{line}` left {} bytes that are no page", bytes.len());
     }
-    std::fs::remove_dir_all(&folder).unwrap_or_else(|error| panic!("{} stays: {error}", folder.display()));
-    had_one
+    folder.join("commensal").exists()
 }
 
 /// Makes each `name: body;` a test in module `normal` and another in module `fallback`; the body is called with

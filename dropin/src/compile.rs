@@ -12,11 +12,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 const FLAGS: &[&str] = &["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-fno-builtin", "-D_GNU_SOURCE", "-pthread"];
 
-/// Is this program one of C++, which needs a compiler that not everybody has?
-pub fn is_cxx(name: &str) -> bool {
-    source(name).extension().is_some_and(|extension| extension == "cc")
-}
-
 /// The program made from `c/<name>.c` or `.cc`.
 pub fn program(name: &str) -> PathBuf {
     variant(name, name, &[])
@@ -46,22 +41,23 @@ pub fn variant(name: &str, output: &str, flags: &[&str]) -> PathBuf {
 
 /// [`variant`] of a source that includes `commensal.h`.
 pub fn with_commensal_header(name: &str, output: &str, flags: &[String]) -> PathBuf {
-    let include = format!("-I{}", crate::folder().with_file_name("malloc").join("include").display());
-    let flags = ["-Wpedantic", &include].into_iter().chain(flags.iter().map(String::as_str));
-    variant(name, output, &flags.collect::<Vec<_>>())
+    variant(name, output, &flags_with_header(flags))
+}
+
+fn flags_with_header(flags: &[String]) -> Vec<&str> {
+    let own = ["-Wpedantic", concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../malloc/include")];
+    own.into_iter().chain(flags.iter().map(String::as_str)).collect()
 }
 
 /// The program `output` whose `main` does what the indented lines of the first comment of `commensal.h` say.
 pub fn introduction_of_commensal_header(output: &str, flags: &[String]) -> PathBuf {
-    let include = crate::folder().with_file_name("malloc").join("include");
-    let header = std::fs::read_to_string(include.join("commensal.h")).expect("the header is committed");
+    let header = include_str!("../../malloc/include/commensal.h");
     let comment = header.lines().take_while(|line| *line != " */");
     let lines: Vec<&str> = comment.filter_map(|line| line.strip_prefix(" *     ")).collect();
     let includes = "#include <commensal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n";
     let source = crate::scratch("bin").join(format!("{output}.{}.c", std::process::id()));
     std::fs::write(&source, format!("{includes}int main(void) {{\n{}\n}}\n", lines.join("\n"))).expect("a file");
-    let flags = ["-Wpedantic".to_owned(), format!("-I{}", include.display())].into_iter().chain(flags.iter().cloned());
-    compile(&source, output, &flags.collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>())
+    compile(&source, output, &flags_with_header(flags))
 }
 
 fn source(name: &str) -> PathBuf {

@@ -10,14 +10,14 @@
 //! - [`linked`]: a check of a program that is linked with the library;
 //! - [`run`]: one command, bounded in time, and how it ended;
 //! - [`check`]: one line such as `fork storm {600} fork,vfork`, as a test in both modes;
-//! - [`skips`]: what is not here to be tested, and who allowed that.
+//! - [`skips`]: what is not here to be tested.
 //!
 //! Environment variables that change what is tested:
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `COMMENSAL_TEST_EFFORT` | multiplies the seconds and the counts of stress checks |
-//! | `CI` | programs that are missing must be listed in `.ci/skips` |
+//! | `CI` | no program may be missing |
 
 #![allow(missing_docs)]
 
@@ -29,6 +29,8 @@ pub mod skips;
 pub mod subject;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// This package's folder.
 pub fn folder() -> &'static Path {
@@ -43,4 +45,42 @@ pub fn scratch(name: &str) -> PathBuf {
     let folder = target.join("tmp").join("dropin").join(name);
     std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));
     folder
+}
+
+/// A new folder, which is empty, and removed when a later process makes one.
+pub fn empty_folder() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let all = scratch("folders");
+    // Relaxed: each value is given out once, whatever the order.
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    if number == 0 {
+        remove_what_others_left(&all);
+    }
+    let folder = all.join(format!("{}-{number}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));
+    folder
+}
+
+/// Folders begin with the number of the process that made them, as several may run at the same time.
+fn remove_what_others_left(all: &Path) {
+    for folder in std::fs::read_dir(all).expect("a folder can be listed") {
+        let folder = folder.expect("a folder can be listed");
+        let owner = folder.file_name().to_string_lossy().split('-').next().unwrap_or_default().to_owned();
+        if owner == std::process::id().to_string() || !Path::new("/proc").join(owner).exists() {
+            // Another process may be at it, too.
+            let _ = std::fs::remove_dir_all(folder.path());
+        }
+    }
+}
+
+/// What cargo prints on standard output, in the repository's folder.
+pub fn cargo(words: &[&str]) -> String {
+    let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+        .args(words)
+        .current_dir(folder().parent().expect("this package lies in the repository"))
+        .output()
+        .expect("cargo runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`cargo {}` failed:\n{stderr}", words.join(" "));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,15 +1,12 @@
 //! Checks of what programs are linked with: the functions of `commensal.h`, from the shared library and from the archive.
 
+use crate::compile;
 use crate::run::{End, Outcome, Run};
 use crate::subject::{Library, Linkage, Mode};
-use crate::{compile, skips};
 
 /// The outcomes of a line (a program of `c/`, the check's name in it and its arguments) with settings for the library, by linkage.
 pub fn outcomes(mode: Mode, line: &str, conf: &str) -> Vec<Outcome> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    if compile::is_cxx(words[0]) && !skips::has_tools("c++", &["g++"]) {
-        return Vec::new();
-    }
     let outcome = |linkage: Linkage| {
         let output = format!("{}_{linkage:?}", words[0]).to_lowercase();
         let program = compile::with_commensal_header(words[0], &output, &linkage.flags());

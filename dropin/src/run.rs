@@ -38,9 +38,12 @@ pub struct Run {
 }
 
 impl Run {
+    /// Time for a command; far more than any needs, as machines are slow at times.
+    pub const LIMIT: Duration = Duration::from_secs(600);
+
     pub fn new(program: impl Into<OsString>) -> Run {
         let variables = vec![("PATH".into(), SEARCH_PATH.into()), ("LC_ALL".into(), "C".into())];
-        Run { words: vec![program.into()], variables, folder: None, limit: Duration::from_secs(600) }
+        Run { words: vec![program.into()], variables, folder: None, limit: Run::LIMIT }
     }
 
     pub fn args<I: IntoIterator<Item: Into<OsString>>>(mut self, words: I) -> Run {
@@ -69,22 +72,30 @@ impl Run {
         for (name, value) in library.environment(mode) {
             self = self.env(&name, &value);
         }
-        let files = Files::new();
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: each value is given out once, whatever the order.
+        let name = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let files = ["out", "err"].map(|kind| crate::scratch("output").join(format!("{name}.{kind}")));
         let begin = Instant::now();
         let mut child = self.start(&files);
         let end = wait(&mut child, begin + self.limit);
         let took = begin.elapsed();
-        let (stdout, stderr) = files.take();
+        let [stdout, stderr] = files.map(|file| {
+            let bytes = std::fs::read(&file).expect("a command's output can be read");
+            std::fs::remove_file(&file).expect("a command's output can be removed");
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
         Outcome { end, stdout, stderr, mode, took, replay: self.replay() }
     }
 
-    fn start(&self, files: &Files) -> Child {
+    fn start(&self, files: &[PathBuf; 2]) -> Child {
+        let [stdout, stderr] = files.each_ref().map(|file| File::create(file).expect("a file can be made"));
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).env_clear().envs(self.variables.iter().cloned());
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
-        command.process_group(0).stdin(Stdio::null()).stdout(files.create("out")).stderr(files.create("err"));
+        command.process_group(0).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", self.replay()))
     }
 
@@ -136,34 +147,6 @@ fn kill_group(child: &mut Child) {
     let killed = Command::new("/bin/sh").args(["-c", &script]).status().expect("sh runs");
     assert!(killed.success(), "cannot kill the process group {} of a test that hangs", child.id());
     child.wait().expect("a killed child can be waited for");
-}
-
-struct Files {
-    stem: PathBuf,
-}
-
-impl Files {
-    fn new() -> Files {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: each value is given out once, whatever the order.
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Files { stem: crate::scratch("output").join(format!("{}-{number}", std::process::id())) }
-    }
-
-    fn create(&self, kind: &str) -> File {
-        let path = self.stem.with_extension(kind);
-        File::create(&path).unwrap_or_else(|error| panic!("cannot create {}: {error}", path.display()))
-    }
-
-    fn take(self) -> (String, String) {
-        let text = |kind: &str| {
-            let path = self.stem.with_extension(kind);
-            let bytes = std::fs::read(&path).expect("a command's output can be read");
-            std::fs::remove_file(&path).expect("a command's output can be removed");
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        (text("out"), text("err"))
-    }
 }
 
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 //!
 //! The library is built once per test process, in release as users have it.
 
+use crate::cargo;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 /// How a program is run.
@@ -86,15 +86,7 @@ impl Linkage {
 
 /// Builds the malloc package and returns the file of this name that cargo says it made.
 pub fn build(name: &str) -> PathBuf {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["build", "--release", "-p", "malloc", "--message-format=json-render-diagnostics"])
-        .current_dir(crate::folder())
-        .output()
-        .expect("cargo runs");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "`cargo build --release -p malloc` failed:\n{stderr}");
-    let messages = String::from_utf8_lossy(&output.stdout);
+    let messages = cargo(&["build", "--release", "-p", "malloc", "--message-format=json-render-diagnostics"]);
     let file = messages.split('"').find(|text| text.ends_with(&format!("/{name}")));
     PathBuf::from(file.unwrap_or_else(|| panic!("`cargo build --release -p malloc` made no {name}")))
 }

@@ -4,10 +4,9 @@
 use dropin::run::{End, Outcome, Run};
 use dropin::skips::has_tools;
 use dropin::subject::{Library, Mode};
-use dropin::{folder, scratch};
+use dropin::{cargo, empty_folder, folder};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -24,58 +23,29 @@ const FILES: [&str; 6] = [
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
-        remove_what_others_left();
-        let (made, moved) = (empty_folder("made"), empty_folder("moved"));
-        let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-            .args(["run", "--quiet", "--package", "xtask", "--", "install", "--prefix", "/opt/table", "--destdir"])
-            .arg(&made)
-            .current_dir(folder())
-            .output()
-            .expect("cargo runs");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "`cargo xtask install` failed:\n{stderr}");
+        let (made, moved) = (empty_folder(), empty_folder());
+        let destination = made.display().to_string();
+        cargo(&["xtask", "install", "--prefix", "/opt/table", "--destdir", &destination]);
         std::fs::rename(made.join("opt/table"), &moved).expect("an installation can be moved");
         moved
     })
 }
 
-/// Folders begin with the number of the process that made them, as several may run at the same time.
-fn remove_what_others_left() {
-    for folder in std::fs::read_dir(scratch("installation")).expect("a folder can be listed") {
-        let path = folder.expect("a folder can be listed").path();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let owner = name.split('-').next().unwrap_or_default();
-        if !Path::new("/proc").join(owner).exists() {
-            // Another one may be at it, too.
-            let _ = std::fs::remove_dir_all(&path);
-        }
-    }
-}
-
-fn empty_folder(name: &str) -> PathBuf {
-    let path = scratch("installation").join(format!("{}-{name}", std::process::id()));
-    if path.exists() {
-        std::fs::remove_dir_all(&path).expect("a test's own folder can be removed");
-    }
-    std::fs::create_dir(&path).expect("a folder can be made below the target folder");
-    path
-}
-
 /// A script, which finds the installation in `$PREFIX`, the repository in `$ROOT`, and an empty working folder.
-fn run(script: &str, name: &str, mode: Mode) -> Outcome {
-    let path = |path: &Path| path.display().to_string();
+fn run(script: &str, mode: Mode) -> Outcome {
+    let prefix = prefix().display();
     Run::new("/bin/sh")
         .args(["-e", "-u", "-c", script])
-        .env("PREFIX", &path(prefix()))
-        .env("ROOT", &path(folder().parent().expect("this package lies in the repository")))
-        .env("PKG_CONFIG_PATH", &path(&prefix().join("lib/pkgconfig")))
-        .folder(&empty_folder(name))
+        .env("PREFIX", &prefix.to_string())
+        .env("ROOT", &folder().parent().expect("this package lies in the repository").display().to_string())
+        .env("PKG_CONFIG_PATH", &format!("{prefix}/lib/pkgconfig"))
+        .folder(&empty_folder())
         .limit(Duration::from_secs(900))
         .with(&Library::none(), mode)
 }
 
-fn holds(script: &str, name: &str, mode: Mode) -> Outcome {
-    run(script, name, mode).ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"))
+fn holds(script: &str, mode: Mode) -> Outcome {
+    run(script, mode).ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"))
 }
 
 fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
@@ -97,17 +67,22 @@ fn these_files_and_no_others() {
 
 const ANSWER: &str = "400000 requests\n300000 hits, 100000 misses\n1000 tickets sold, 1000 by all threads\n";
 
+/// Runs a script if the tools are there, and looks at what it prints.
+fn says(tools: &[&str], script: &str, mode: Mode, answer: &str) {
+    if has_tools("an installation", tools) {
+        let outcome = holds(script, mode);
+        assert_eq!(outcome.stdout, answer, "{}", outcome.report("it says something else"));
+    }
+}
+
 /// Builds one of the examples as its first lines say, and runs it.
 fn example_says(name: &str, answer: &str) {
     let script = format!(
         "cc -Wall -Wextra -Werror $ROOT/examples/{name}.c $(pkg-config --cflags --libs commensal) -o {name}
         LD_LIBRARY_PATH=$PREFIX/lib ./{name}"
     );
-    if has_tools("pkg-config", &["cc", "pkg-config"]) {
-        for mode in [Mode::Normal, Mode::Fallback] {
-            let outcome = holds(&script, name, mode);
-            assert_eq!(outcome.stdout, answer, "{}", outcome.report("the example says something else"));
-        }
+    for mode in [Mode::Normal, Mode::Fallback] {
+        says(&["cc", "pkg-config"], &script, mode, answer);
     }
 }
 
@@ -138,19 +113,16 @@ fn static_program_is_built_by_pkg_config() {
     const SCRIPT: &str =
         "cc -static $ROOT/examples/counter.c $(pkg-config --static --cflags --libs commensal) -o counter
         ./counter";
-    if has_tools("pkg-config", &["cc", "pkg-config"]) {
-        let outcome = holds(SCRIPT, "static_example", Mode::Normal);
-        assert_eq!(outcome.stdout, ANSWER, "{}", outcome.report("the example says something else"));
-    }
+    says(&["cc", "pkg-config"], SCRIPT, Mode::Normal, ANSWER);
 }
 
 #[test]
 fn pkg_config_and_the_library_tell_the_same_version() {
-    if has_tools("pkg-config", &["pkg-config"]) {
-        let outcome = holds("pkg-config --modversion commensal", "version", Mode::Normal);
-        assert_eq!(outcome.stdout.trim(), env!("CARGO_PKG_VERSION"));
-    }
+    let version = concat!(env!("CARGO_PKG_VERSION"), "\n");
+    says(&["pkg-config"], "pkg-config --modversion commensal", Mode::Normal, version);
 }
+
+const CMAKE: [&str; 4] = ["cmake", "gcc", "g++", "make"];
 
 #[test]
 fn cmake_finds_both_libraries() {
@@ -158,19 +130,15 @@ fn cmake_finds_both_libraries() {
         cmake --build . >> log
         ./with_shared
         ./with_static";
-    if has_tools("cmake", &["cmake", "gcc", "g++", "make"]) {
-        let outcome = holds(SCRIPT, "consumer", Mode::Normal);
-        let expected = "C counted 1\nC++ counted 1000\n";
-        assert_eq!(outcome.stdout, expected, "{}", outcome.report("the programs say something else"));
-    }
+    says(&CMAKE, SCRIPT, Mode::Normal, "C counted 1\nC++ counted 1000\n");
 }
 
 #[test]
 fn cmake_refuses_other_versions() {
     const SCRIPT: &str = "cmake -S $ROOT/dropin/consumer -B . -DCMAKE_PREFIX_PATH=$PREFIX -DWANTED=";
-    if has_tools("cmake", &["cmake", "gcc", "g++", "make"]) {
+    if has_tools("cmake", &CMAKE) {
         for version in ["0.0", "0.2", "0.1.999", "1.0"] {
-            let outcome = run(&format!("{SCRIPT}{version}"), &format!("version_{version}"), Mode::Normal);
+            let outcome = run(&format!("{SCRIPT}{version}"), Mode::Normal);
             let refused = outcome.end == End::Exited(1) && outcome.stderr.contains("not accepted");
             assert!(refused, "{}", outcome.report(&format!("version {version} was accepted")));
         }
@@ -180,29 +148,15 @@ fn cmake_refuses_other_versions() {
 /// What it prints; the book shows the same file.
 const GREETING: &str = include_str!("../../examples/greeter/answer.txt");
 
-/// Builds the package, whose target folder stays from one test to the next; returns its program.
-fn built() -> PathBuf {
-    let root = folder().parent().expect("this package lies in the repository");
-    let target = root.join("target/examples");
-    let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-        .args(
-            "build --quiet --release --locked --offline --manifest-path examples/greeter/Cargo.toml --target-dir"
-                .split(' '),
-        )
-        .arg(&target)
-        .current_dir(root)
-        .output()
-        .expect("cargo runs");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && stderr.is_empty(), "examples/greeter is not built without a word:\n{stderr}");
-    target.join("release/greeter")
-}
-
+/// The package is built as its readers build it; its target folder stays from one test to the next.
 #[test]
 fn rust_package_says_what_the_book_shows() {
-    let program = built();
+    let target = folder().with_file_name("target").join("examples");
+    let (manifest, quiet) = ("--manifest-path=examples/greeter/Cargo.toml", "--config=build.rustflags=['-Dwarnings']");
+    let folder = format!("--target-dir={}", target.display());
+    cargo(&["build", "--release", "--locked", "--offline", quiet, manifest, &folder]);
     for mode in [Mode::Normal, Mode::Fallback] {
-        let outcome = Run::new(&program).with(&Library::none(), mode);
+        let outcome = Run::new(target.join("release/greeter")).with(&Library::none(), mode);
         let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{report}"));
         assert_eq!(outcome.stdout, GREETING, "{}", outcome.report("the example says something else"));
     }

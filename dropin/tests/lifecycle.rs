@@ -3,15 +3,14 @@
 
 use dropin::check::{check, watched};
 use dropin::in_both_modes;
-use dropin::subject::Mode;
+use dropin::subject::{Library, Mode};
 
 in_both_modes! {
     threads_in_turn: "threads in_turn {3000}";
     /// In fallback mode each of the 200 threads has a slot, and what rests there is much more.
-    threads_together: |mode| check(&["threads together {20} ", by_mode(mode, "48", "160")].concat()).holds(mode);
-    footprint_of_threads: |mode| check(&["threads footprint {20} ", by_mode(mode, "32", "48")].concat()).holds(mode);
-    threads_that_migrate: "threads migrate {0.5}";
-    threads_beyond_all_slots: "threads very_many 1100";
+    threads_together: |mode| {
+        check(&format!("threads together {{20}} {}", if mode == Mode::Fallback { 160 } else { 48 })).holds(mode);
+    };
     threads_with_small_stacks: "threads small_stacks";
     blocks_that_outlive_their_thread: "threads left_behind";
 
@@ -61,13 +60,6 @@ in_both_modes! {
     memory_serves_all_sizes: "memory recycle";
 }
 
-fn by_mode<T>(mode: Mode, normal: T, fallback: T) -> T {
-    match mode {
-        Mode::Fallback => fallback,
-        _ => normal,
-    }
-}
-
 /// Handlers that allocate while they interrupt an allocation are safe where the kernel restarts what they interrupted. In
 /// fallback mode nobody does, and nothing better is promised than elsewhere.
 fn with_restarts(line: &str) -> impl Fn(Mode) {
@@ -85,6 +77,6 @@ fn exit_handlers(mode: Mode) {
 
 /// The library serves those who ask for it by dlopen; everybody else keeps libc's malloc.
 fn loaded_at_run_time(mode: Mode) {
-    let late = check("dlopen late {library_path}");
-    late.without_preload(mode).unwrap_or_else(|report| panic!("{report}"));
+    let late = check("dlopen late {library_path}").verdict(&Library::none(), mode);
+    late.unwrap_or_else(|report| panic!("{report}"));
 }

@@ -7,10 +7,8 @@
 use dropin::compile::broken;
 use dropin::run::{End, Outcome, Run};
 use dropin::subject::{self, Library, Mode};
-use dropin::{folder, scratch, skips};
+use dropin::{empty_folder, skips};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Far above what the longest of them takes.
@@ -64,7 +62,6 @@ fn has_python_tests(name: &str) -> bool {
 /// Runs the script three times; an error is the report of the first difference.
 fn compare(name: &str, library: &Library) -> Result<(), String> {
     let expected = outcome(name, library, Mode::Without).ending(End::Exited(0))?;
-    assert!(expected.stdout.ends_with("all done\n"), "{}", expected.report("the script stops half-way"));
     for mode in [Mode::Normal, Mode::Fallback] {
         let found = outcome(name, library, mode).ending(expected.end)?;
         if let Some(difference) = first_difference(&expected.stdout, &found.stdout) {
@@ -76,76 +73,29 @@ fn compare(name: &str, library: &Library) -> Result<(), String> {
 
 fn first_difference(expected: &str, found: &str) -> Option<String> {
     let (mut expected, mut found) = (expected.lines(), found.lines());
-    for number in 1.. {
-        match (expected.next(), found.next()) {
-            (None, None) => break,
-            (a, b) if a == b => {}
-            (a, b) => return Some(format!("line {number}: expected {a:?}, found {b:?}")),
-        }
-    }
-    None
+    let pairs = (1..).map(|number| (number, expected.next(), found.next()));
+    let mut pairs = pairs.take_while(|(_, expected, found)| expected.is_some() || found.is_some());
+    let (number, expected, found) = pairs.find(|(_, expected, found)| expected != found)?;
+    Some(format!("line {number}: expected {expected:?}, found {found:?}"))
 }
 
 fn outcome(name: &str, library: &Library, mode: Mode) -> Outcome {
-    let folder = empty_folder(name);
-    let script = script(name);
-    let run = Run::new("/bin/sh").args([&script]).folder(&folder).limit(LIMIT);
-    let outcome = prepared(name, run).with(library, mode);
+    let folder = empty_folder();
+    let script = dropin::folder().join("programs").join(format!("{name}.sh"));
+    let run = Run::new("/bin/sh").args(["-eu".into(), script]).folder(&folder).limit(LIMIT).env("CARGO", env!("CARGO"));
+    let outcome = run.with(library, mode);
     if outcome.end == End::Exited(0) {
         std::fs::remove_dir_all(&folder).expect("a test's own folder can be removed");
     }
     outcome
 }
 
-/// What single programs need in their environment.
-fn prepared(name: &str, run: Run) -> Run {
-    match name {
-        "cargo" => run.env("PATH", &path_with_cargo()),
-        _ => run,
-    }
-}
-
-/// The folder of the cargo that runs this test holds the matching rustc too.
-fn path_with_cargo() -> String {
-    let cargo = PathBuf::from(std::env::var("CARGO").expect("cargo runs the tests"));
-    let folder = cargo.parent().expect("a file is in a folder");
-    format!("{}:/usr/local/bin:/usr/bin:/bin", folder.display())
-}
-
-fn script(name: &str) -> PathBuf {
-    folder().join("programs").join(format!("{name}.sh"))
-}
-
-/// Tests of the same script run at the same time, so folders are numbered.
-fn empty_folder(name: &str) -> PathBuf {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: each value is given out once, whatever the order.
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = scratch("programs").join(format!("{name}-{}-{number}", std::process::id()));
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).expect("a test's own folder can be removed");
-    }
-    std::fs::create_dir(&folder).expect("a folder can be made below the target folder");
-    folder
-}
-
 #[test]
 fn scripts_are_all_tests() {
-    let files = std::fs::read_dir(folder().join("programs")).expect("the scripts are there");
-    let stem = |path: &Path| path.file_stem().expect("a script has a name").to_string_lossy().into_owned();
-    let scripts: BTreeSet<String> = files.map(|file| stem(&file.expect("a folder can be listed").path())).collect();
-    let tests: BTreeSet<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
-    assert_eq!(scripts, tests, "scripts in programs/ on the left, tests on the right");
-}
-
-/// A name that no test has excuses nothing and hides a mistake.
-#[test]
-fn skips_all_name_a_test() {
-    let others = ["c++", "cmake", "pkg-config", "readelf", "set-user-id"];
-    for (name, _) in skips::listed() {
-        let known = NAMES.contains(&name.as_str()) || others.contains(&name.as_str());
-        assert!(known, ".ci/skips lists {name:?}, which is no test; the tests are {NAMES:?} and {others:?}");
-    }
+    let files = std::fs::read_dir(dropin::folder().join("programs")).expect("the scripts are there");
+    let scripts = files.map(|file| file.expect("a folder can be listed").file_name().into_string().expect("a name"));
+    let tests = NAMES.iter().map(|name| format!("{name}.sh"));
+    assert_eq!(scripts.collect::<BTreeSet<_>>(), tests.collect(), "scripts on the left, tests on the right");
 }
 
 #[test]
