@@ -4,7 +4,7 @@
 //! A program is compiled into a file of the process's own and then renamed, so that test processes that run at
 //! the same time never see half a program.
 
-use crate::subject::Library;
+use crate::subject::{Library, library};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,10 +22,10 @@ pub fn shared_library(name: &str, output: &str, flags: &[&str]) -> PathBuf {
     variant(name, &format!("{output}.so"), &[&["-shared", "-fPIC"], flags].concat())
 }
 
-/// The allocator of `c/broken.c` with a defect, or "NONE".
+/// The library under test behind `c/broken.c` with a defect, or "NONE".
 pub fn broken(defect: &str) -> Library {
     let output = format!("broken_{}", defect.to_lowercase());
-    Library::at(shared_library("broken", &output, &[&format!("-DDEFECT={defect}")]))
+    library().before(shared_library("broken", &output, &[&format!("-DDEFECT={defect}")]))
 }
 
 /// The program `output`, made from the source `name` with more flags; libraries among them come last.

@@ -17,25 +17,26 @@ pub enum Mode {
     Fallback,
 }
 
-/// A malloc library to preload; with no path, none is.
+/// The libraries to preload, the one with malloc first; with none, malloc is libc's own.
 #[derive(Clone, Debug)]
 pub struct Library {
-    path: Option<PathBuf>,
+    paths: Vec<PathBuf>,
 }
 
 impl Library {
-    pub fn at(path: PathBuf) -> Library {
-        assert!(path.is_file(), "no library at {}", path.display());
-        Library { path: Some(path) }
+    pub fn none() -> Library {
+        Library { paths: Vec::new() }
     }
 
-    pub fn none() -> Library {
-        Library { path: None }
+    /// This file, which calls the others.
+    pub fn before(&self, path: PathBuf) -> Library {
+        assert!(path.is_file(), "no library at {}", path.display());
+        Library { paths: [&[path], &self.paths[..]].concat() }
     }
 
     /// The file, unless this is libc's own malloc.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.paths.first().map(PathBuf::as_path)
     }
 
     /// The file's name, by which a process tells whether it has the library; libc's if none is preloaded.
@@ -49,8 +50,9 @@ impl Library {
         if mode == Mode::Fallback {
             variables.push(("GLIBC_TUNABLES".into(), "glibc.pthread.rseq=0".into()));
         }
-        if let (Some(path), true) = (self.path(), mode != Mode::Without) {
-            variables.push(("LD_PRELOAD".into(), path.display().to_string()));
+        if mode != Mode::Without && !self.paths.is_empty() {
+            let paths: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
+            variables.push(("LD_PRELOAD".into(), paths.join(":")));
         }
         variables
     }
@@ -59,7 +61,7 @@ impl Library {
 /// The library that all tests are about, built if need be.
 pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
-    LIBRARY.get_or_init(|| Library::at(build("libcommensal.so")))
+    LIBRARY.get_or_init(|| Library::none().before(build("libcommensal.so")))
 }
 
 /// How a program that is linked with Commensal's library has it.
