@@ -1,5 +1,5 @@
-/* What all test programs here share: CHECK, repeatable random numbers, block patterns and the table of
- * named checks.
+/* What all test programs here share: CHECK, repeatable random numbers, block patterns, threads, children and the
+ * table of named checks.
  *
  * Nothing in this header allocates, so it also works in signal handlers, in forked children and when the
  * address space is used up. It is both C11 and C++17. A failed check prints one line on standard error
@@ -13,11 +13,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -150,6 +154,71 @@ static inline size_t statm_bytes(int index) {
 static inline size_t address_space_bytes(void) { return statm_bytes(0); }
 
 static inline size_t resident_bytes(void) { return statm_bytes(1); }
+
+/* -- Threads. -- */
+
+static inline pthread_t thread_start(void *(*body)(void *), void *argument) {
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, body, argument);
+    CHECK(error == 0, "pthread_create returned %d", error);
+    return thread;
+}
+
+static inline void thread_join(pthread_t thread) {
+    int error = pthread_join(thread, NULL);
+    CHECK(error == 0, "pthread_join returned %d", error);
+}
+
+/* The argument of each is its number, from 1 on. */
+static inline void threads_start(pthread_t *threads, size_t count, void *(*body)(void *)) {
+    for (size_t i = 0; i < count; i++)
+        threads[i] = thread_start(body, (void *)(i + 1));
+}
+
+static inline void threads_join(const pthread_t *threads, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        thread_join(threads[i]);
+}
+
+/* How many this process has, the library's among them. */
+static inline unsigned thread_count(void) {
+    struct stat tasks;
+    CHECK(stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 2, "it is not told how many threads there are");
+    return (unsigned)tasks.st_nlink - 2;
+}
+
+/* Of the threads that are made from here on. */
+static inline void set_stack_bytes(size_t bytes) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, bytes);
+    CHECK(pthread_setattr_default_np(&attributes) == 0, "no stacks of %zu bytes", bytes);
+}
+
+/* -- Children. -- */
+
+static unsigned patience_seconds = HANGS_AFTER_SECONDS;
+
+/* Waits for a child, whose status is the expected one; the text says what it is a child of. A child that hangs is
+ * killed. */
+__attribute__((format(printf, 3, 4))) static inline void child_ends(pid_t child, int expected, const char *format,
+                                                                    ...) {
+    char what[100];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(what, sizeof what, format, values);
+    va_end(values);
+    CHECK(child > 0, "%s failed with errno %d", what, errno);
+    int status = 0;
+    for (double end = seconds_now() + patience_seconds; waitpid(child, &status, WNOHANG) != child; sleep_us(200)) {
+        if (seconds_now() > end) {
+            kill(child, SIGKILL);
+            CHECK(0, "a child of %s hangs", what);
+        }
+    }
+    CHECK(!WIFSIGNALED(status), "a child of %s was ended by signal %d", what, WTERMSIG(status));
+    CHECK(WEXITSTATUS(status) == expected, "a child of %s ended with status %d", what, WEXITSTATUS(status));
+}
 
 /* -- Named checks: `program NAME [NUMBER | WORD ...]`. -- */
 

@@ -1,5 +1,5 @@
 /* Loads that check themselves: a table of live blocks (churn), blocks that change hands between threads
- * (mailboxes), and a burst.
+ * (mailboxes), a burst, and threads that do all of it.
  *
  * Every block carries a pattern of its own from the moment it is allocated until it is freed, so an
  * allocator that hands out overlapping memory, loses contents in realloc or returns dirty memory from
@@ -169,6 +169,32 @@ static inline void burst(uint64_t *random) {
               (void *)blocks[i], size);
         free(blocks[i]);
     }
+}
+
+/* -- Threads that go on until they are told to stop. -- */
+
+static atomic_bool stop;
+
+static inline void churn_work(struct churn *churn) {
+    churn_steps(churn, 100);
+    mailbox_steps(&churn->random, 100, 2 * KIB);
+    burst(&churn->random);
+}
+
+static inline void *work_until_stop(void *seed) {
+    struct churn churn;
+    churn_begin(&churn, (uintptr_t)seed, 256 * KIB);
+    while (!atomic_load(&stop))
+        churn_work(&churn);
+    churn_end(&churn);
+    return NULL;
+}
+
+/* Tells threads that were started with work_until_stop. */
+static inline void threads_stop(const pthread_t *threads, size_t count) {
+    atomic_store(&stop, 1);
+    threads_join(threads, count);
+    mailboxes_empty();
 }
 
 #endif

@@ -3,70 +3,18 @@
 // operators      every form of new and delete, and that what they give is aligned and distinct
 // bad_alloc      a request that cannot be had throws bad_alloc, or gives nullptr in the nothrow forms
 // new_handler    the new-handler is called until it gives up, throws or has made room
-// constructors   a constructor that throws gives the object's memory back
-// thread_local   destructors of thread_local objects allocate and free, in threads and in main
-#include "check.h"
+#include "forms.h"
 
-#include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <functional>
 #include <memory>
-#include <new>
-#include <stdexcept>
-#include <string>
 #include <sys/resource.h>
 #include <thread>
-#include <vector>
 
 namespace {
 
 volatile std::size_t too_large = static_cast<std::size_t>(PTRDIFF_MAX) + 1;
 
 // -- operators --
-
-struct Form {
-    const char *name;
-    std::size_t alignment;
-    std::function<void *(std::size_t)> get;
-    std::function<void(void *, std::size_t)> drop;
-};
-
-using std::align_val_t;
-using std::nothrow;
-
-std::vector<Form> forms() {
-    std::vector<Form> all = {
-        {"new", 16, [](auto n) { return ::operator new(n); }, [](auto p, auto) { ::operator delete(p); }},
-        {"new sized", 16, [](auto n) { return ::operator new(n); }, [](auto p, auto n) { ::operator delete(p, n); }},
-        {"new[]", 16, [](auto n) { return ::operator new[](n); }, [](auto p, auto) { ::operator delete[](p); }},
-        {"new[] sized", 16, [](auto n) { return ::operator new[](n); },
-         [](auto p, auto n) { ::operator delete[](p, n); }},
-        {"new nothrow", 16, [](auto n) { return ::operator new(n, nothrow); },
-         [](auto p, auto) { ::operator delete(p, nothrow); }},
-        {"new[] nothrow", 16, [](auto n) { return ::operator new[](n, nothrow); },
-         [](auto p, auto) { ::operator delete[](p, nothrow); }},
-    };
-    for (std::size_t bytes = 16; bytes <= 65536; bytes *= 4) {
-        auto a = static_cast<align_val_t>(bytes);
-        std::vector<Form> aligned = {
-            {"new aligned", bytes, [a](auto n) { return ::operator new(n, a); },
-             [a](auto p, auto) { ::operator delete(p, a); }},
-            {"new aligned, sized", bytes, [a](auto n) { return ::operator new(n, a); },
-             [a](auto p, auto n) { ::operator delete(p, n, a); }},
-            {"new[] aligned", bytes, [a](auto n) { return ::operator new[](n, a); },
-             [a](auto p, auto) { ::operator delete[](p, a); }},
-            {"new[] aligned, sized", bytes, [a](auto n) { return ::operator new[](n, a); },
-             [a](auto p, auto n) { ::operator delete[](p, n, a); }},
-            {"new aligned, nothrow", bytes, [a](auto n) { return ::operator new(n, a, nothrow); },
-             [a](auto p, auto) { ::operator delete(p, a, nothrow); }},
-            {"new[] aligned, nothrow", bytes, [a](auto n) { return ::operator new[](n, a, nothrow); },
-             [a](auto p, auto) { ::operator delete[](p, a, nothrow); }},
-        };
-        std::move(aligned.begin(), aligned.end(), std::back_inserter(all));
-    }
-    return all;
-}
 
 void check_form(const Form &form, std::size_t size) {
     void *blocks[10];
@@ -217,72 +165,6 @@ void check_new_handler() {
     handler_makes_room();
 }
 
-// -- constructors --
-
-struct Refuses {
-    char bytes[5000];
-    explicit Refuses(int number) {
-        bytes[0] = static_cast<char>(number);
-        throw std::runtime_error("refused " + std::to_string(number) + std::string(100, '!'));
-    }
-};
-
-void check_constructors() {
-    std::size_t before = 0;
-    for (int i = 0; i < 40000; i++) {
-        try {
-            new Refuses(i);
-            CHECK(false, "the constructor did not throw");
-        } catch (const std::runtime_error &error) {
-            CHECK(std::strncmp(error.what(), "refused ", 8) == 0, "what() is %s", error.what());
-        }
-        if (i == 1000)
-            before = resident_bytes();
-    }
-    std::size_t after = resident_bytes();
-    CHECK(after < before + 10 * MIB, "resident memory grew from %zu to %zu", before, after);
-}
-
-// -- thread_local --
-
-std::atomic<int> destroyed;
-
-struct Keeper {
-    std::vector<std::string> words;
-    void keep(std::size_t count) {
-        for (std::size_t i = 0; i < count; i++)
-            words.push_back(std::string(i % 300, 'k'));
-    }
-    ~Keeper() {
-        std::size_t total = 0;
-        std::vector<std::string> copy(words);
-        for (const std::string &word : copy)
-            total += word.size();
-        if (total > 0)
-            destroyed++;
-    }
-};
-
-thread_local Keeper keeper;
-Keeper of_the_program;
-
-void check_thread_local() {
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < 300; i++) {
-        threads.emplace_back([i] { keeper.keep(i + 2); });
-        if (i % 10 == 9) {
-            for (std::thread &thread : threads)
-                thread.join();
-            threads.clear();
-        }
-    }
-    CHECK(destroyed == 300, "%d of 300 thread_local objects were destroyed", destroyed.load());
-    keeper.keep(100);
-    of_the_program.keep(100);
-    std::atexit([] { say(destroyed == 301 ? "main's object destroyed" : "main's object not destroyed"); });
-}
-
 } // namespace
 
-CHECKS({"operators", check_operators}, {"bad_alloc", check_bad_alloc}, {"new_handler", check_new_handler},
-       {"constructors", check_constructors}, {"thread_local", check_thread_local})
+CHECKS({"operators", check_operators}, {"bad_alloc", check_bad_alloc}, {"new_handler", check_new_handler})

@@ -2,26 +2,12 @@
  * Linked with the library, not preloaded; COMMENSAL_CONF says what is watched. The functions that allocate and free
  * have names, which reports must lead to.
  *
- * sound          threads, forks, bulk operations, hooks, every function of malloc's family: nothing is wrong with it
- * behind         a byte behind the end of an object of a cache
- * before         a byte before the beginning
- * far_before     many bytes before the beginning, over what the library knows of the object
- * twice          an object freed twice
- * raced          an object freed by two threads
- * used_again     a byte of a free object written, and the object used again
- * quarantined    a byte of a free object written while it is in quarantine, which it then leaves
- * left           a byte of a free object written, and nothing after
- * leaked         a byte behind the end of an object that is never freed
- * run_over       many bytes behind the end, over what lies before the next object, which is freed first
- * interior       a pointer into an object freed
- * stranger       an object of another cache given back
- * mixed_up       an object given back to a cache that does not watch
- * malloc BYTES HOW   a byte behind the end of a block, which is allocated as HOW says */
+ * sound              threads, forks, bulk operations, hooks, every function of malloc's family: nothing is wrong
+ * misuse HOW         an object of a cache is misused in one of the ways below
+ * malloc BYTES HOW   a byte behind the end of a block is written, which is allocated as HOW says */
 #include "check.h"
 #include <commensal.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <sys/wait.h>
 
 #define NAMED __attribute__((noinline, noclone))
 enum { SIZE = 100 };
@@ -29,14 +15,6 @@ enum { SIZE = 100 };
 static cm_cache *create(const char *name, const cm_cache_options *options) {
     cm_cache *cache = cm_cache_create(name, SIZE, 0, options);
     CHECK(cache != NULL, "no cache %s", name);
-    return cache;
-}
-
-/* One of its objects stays, so that the memory of the others is not given back as a whole: nobody could tell then what
- * was in it. */
-static cm_cache *create_in_use(const char *name) {
-    cm_cache *cache = create(name, NULL);
-    CHECK(cm_cache_alloc(cache) != NULL, "no object");
     return cache;
 }
 
@@ -56,114 +34,113 @@ NAMED static void drop_again(cm_cache *cache, void *object) {
     __asm__ volatile("" ::: "memory");
 }
 
-static void write_behind(void) {
-    cm_cache *cache = create_in_use("watched");
-    unsigned char *object = make_one(cache);
+/* -- Misuses: each is given an object of the cache. -- */
+
+static void write_behind(cm_cache *cache, unsigned char *object) {
     object[SIZE] = 0x41;
     drop_one(cache, object);
 }
 
-static void write_before(void) {
-    cm_cache *cache = create_in_use("watched");
-    unsigned char *object = make_one(cache);
+static void write_before(cm_cache *cache, unsigned char *object) {
     object[-1] = 0x41;
     drop_one(cache, object);
 }
 
-static void write_far_before(void) {
-    cm_cache *cache = create_in_use("watched");
-    unsigned char *object = make_one(cache);
+static void write_far_before(cm_cache *cache, unsigned char *object) {
     memset(object - 40, 0x41, 40);
     drop_one(cache, object);
 }
 
-static void free_twice(void) {
-    cm_cache *cache = create_in_use("watched");
-    unsigned char *object = make_one(cache);
+static void free_twice(cm_cache *cache, unsigned char *object) {
     drop_one(cache, object);
     drop_again(cache, object);
 }
 
-struct job {
-    cm_cache *cache;
-    void *object;
-};
+static cm_cache *cache_of_race;
 
-static void *free_job(void *argument) {
-    struct job *job = argument;
-    drop_one(job->cache, job->object);
+static void *free_it(void *object) {
+    drop_one(cache_of_race, object);
     return NULL;
 }
 
-static void free_in_a_race(void) {
-    cm_cache *cache = create_in_use("watched");
-    struct job job = {cache, make_one(cache)};
-    pthread_t threads[2];
-    for (int i = 0; i < 2; i++)
-        CHECK(pthread_create(&threads[i], NULL, free_job, &job) == 0, "no thread");
-    for (int i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
+static void free_in_a_race(cm_cache *cache, unsigned char *object) {
+    cache_of_race = cache;
+    pthread_t threads[] = {thread_start(free_it, object), thread_start(free_it, object)};
+    threads_join(threads, 2);
 }
 
-static void write_and_use_again(void) {
-    cm_cache *cache = create_in_use("watched");
-    unsigned char *object = make_one(cache);
+static void write_and_leave(cm_cache *cache, unsigned char *object) {
     drop_one(cache, object);
     object[7] = 0x41;
+}
+
+static void write_and_use_again(cm_cache *cache, unsigned char *object) {
+    write_and_leave(cache, object);
     for (int i = 0; i < 10000; i++)
         cm_cache_alloc(cache);
 }
 
-static void write_in_quarantine(void) {
-    cm_cache *cache = create_in_use("watched");
-    unsigned char *object = make_one(cache);
-    drop_one(cache, object);
-    object[7] = 0x41;
+static void write_in_quarantine(cm_cache *cache, unsigned char *object) {
+    write_and_leave(cache, object);
     for (int i = 0; i < 100000; i++)
         drop_again(cache, cm_cache_alloc(cache));
 }
 
-static void write_and_leave(void) {
-    cm_cache *cache = create_in_use("watched");
-    unsigned char *object = make_one(cache);
-    drop_one(cache, object);
-    object[7] = 0x41;
-}
-
-static void leak(void) {
-    cm_cache *cache = create_in_use("watched");
-    unsigned char *object = make_one(cache);
+static void leak(cm_cache *cache, unsigned char *object) {
+    (void)cache;
     object[SIZE + 3] = 0x41;
 }
 
-static void run_over(void) {
-    cm_cache *cache = create("watched", NULL);
-    unsigned char *first = make_one(cache), *second = cm_cache_alloc(cache);
+static void run_over(cm_cache *cache, unsigned char *first) {
+    unsigned char *second = cm_cache_alloc(cache);
     CHECK(second > first, "the second object lies before the first");
     memset(first + SIZE, 0x41, (size_t)(second - first) - SIZE);
     drop_one(cache, second);
 }
 
-static void free_inside(void) {
-    cm_cache *cache = create("watched", NULL);
-    drop_one(cache, make_one(cache) + 16);
+static void free_inside(cm_cache *cache, unsigned char *object) { drop_one(cache, object + 16); }
+
+static void give_to_a_stranger(cm_cache *cache, unsigned char *object) {
+    (void)cache;
+    drop_one(create("watched/too", NULL), object);
 }
 
-static void give_to_a_stranger(void) {
-    cm_cache *cache = create("watched", NULL), *other = create("watched/too", NULL);
-    drop_one(other, make_one(cache));
-}
-
-static void mix_up(void) {
-    cm_cache *cache = create("watched", NULL), *other = create("plain", NULL);
-    drop_one(other, make_one(cache));
+static void mix_up(cm_cache *cache, unsigned char *object) {
+    (void)cache;
+    cm_cache *other = create("plain", NULL);
+    drop_one(other, object);
     cm_cache_shrink(other);
 }
 
-static size_t bytes;
-static const char *how;
+static const struct misuse {
+    const char *name;
+    void (*commit)(cm_cache *cache, unsigned char *object);
+} misuses[] = {{"behind", write_behind},
+               {"before", write_before},
+               {"far_before", write_far_before},
+               {"twice", free_twice},
+               {"raced", free_in_a_race},
+               {"used_again", write_and_use_again},
+               {"quarantined", write_in_quarantine},
+               {"left", write_and_leave},
+               {"leaked", leak},
+               {"run_over", run_over},
+               {"interior", free_inside},
+               {"stranger", give_to_a_stranger},
+               {"mixed_up", mix_up}};
 
-NAMED static unsigned char *make_block(void) {
+/* One object of the cache stays in use, so that the memory of the others is not given back as a whole: nobody could
+ * tell then what was in it. */
+static void check_misuse(void) {
+    cm_cache *cache = create("watched", NULL);
+    CHECK(cm_cache_alloc(cache) != NULL, "no object");
+    for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
+        if (argument(0) && strcmp(argument(0), misuses[i].name) == 0)
+            misuses[i].commit(cache, make_one(cache));
+    }
+}
+
+NAMED static unsigned char *make_block(size_t bytes, const char *how) {
     void *block = NULL;
     if (strcmp(how, "malloc") == 0)
         block = malloc(bytes);
@@ -185,7 +162,8 @@ NAMED static void drop_block(void *block) {
 }
 
 static void write_behind_a_block(void) {
-    unsigned char *block = make_block();
+    size_t bytes = number_argument(0, SIZE);
+    unsigned char *block = make_block(bytes, argument(1));
     CHECK(malloc_usable_size(block) == bytes, "%zu bytes usable of %zu", malloc_usable_size(block), bytes);
     memset(block, 0x41, bytes + 1);
     drop_block(block);
@@ -220,18 +198,16 @@ static void check_sound(void) {
     cm_cache *cache = create("watched", NULL);
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
-        CHECK(pthread_create(&threads[i], NULL, churn, cache) == 0, "no thread");
+        threads[i] = thread_start(churn, cache);
     for (int i = 0; i < 10; i++) {
         pid_t child = fork();
         if (child == 0) {
             churn(cache);
             exit(0);
         }
-        int status;
-        CHECK(waitpid(child, &status, 0) == child && status == 0, "a child ended with status %#x", status);
+        child_ends(child, 0, "fork");
     }
-    for (int i = 0; i < 4; i++)
-        pthread_join(threads[i], NULL);
+    threads_join(threads, 4);
     void *objects[100];
     CHECK(cm_cache_prefill(cache, 100) == 0, "nothing set aside");
     CHECK(cm_cache_alloc_bulk(cache, objects, 100) == 100, "too few");
@@ -261,16 +237,4 @@ static void check_sound(void) {
     }
 }
 
-CHECK_TABLE({"sound", check_sound}, {"behind", write_behind}, {"before", write_before},
-            {"far_before", write_far_before}, {"twice", free_twice}, {"raced", free_in_a_race},
-            {"used_again", write_and_use_again}, {"quarantined", write_in_quarantine}, {"left", write_and_leave},
-            {"leaked", leak}, {"run_over", run_over}, {"interior", free_inside}, {"stranger", give_to_a_stranger},
-            {"mixed_up", mix_up}, {"malloc", write_behind_a_block});
-
-int main(int count, char **arguments) {
-    if (count == 4) {
-        bytes = (size_t)atoi(arguments[2]);
-        how = arguments[3];
-    }
-    return run_named(count, arguments, checks);
-}
+CHECKS({"sound", check_sound}, {"misuse", check_misuse}, {"malloc", write_behind_a_block})

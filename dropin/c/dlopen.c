@@ -9,7 +9,6 @@
 #include "churn.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 
 static void *open_library(const char *path) {
     CHECK(path != NULL, "usage: dlopen CHECK LIBRARY");
@@ -51,10 +50,8 @@ static void *plugin_thread(void *unused) {
 static void check_threads(void) {
     for (int i = 0; i < 50; i++) {
         pthread_t threads[4];
-        for (int j = 0; j < 4; j++)
-            CHECK(pthread_create(&threads[j], NULL, plugin_thread, NULL) == 0, "pthread_create failed");
-        for (int j = 0; j < 4; j++)
-            pthread_join(threads[j], NULL);
+        threads_start(threads, 4, plugin_thread);
+        threads_join(threads, 4);
     }
 }
 
@@ -72,10 +69,8 @@ static void *uses_and_ends(void *library) {
 
 static void check_closed(void) {
     void *library = open_library(argument(0));
-    pthread_t thread;
     CHECK(((int (*)(void))symbol(library, "plugin_use"))(), "the library lost something");
-    CHECK(pthread_create(&thread, NULL, uses_and_ends, library) == 0, "pthread_create failed");
-    pthread_join(thread, NULL);
+    thread_join(thread_start(uses_and_ends, library));
     /* The kernel looks at what a thread was last in when it goes to sleep. */
     for (int i = 0; i < 100; i++)
         sleep_us(1000);
@@ -118,10 +113,8 @@ static void check_late(void) {
     late_free = (void (*)(void *))symbol(library, "free");
     pthread_t threads[3];
     use_both((void *)9);
-    for (size_t i = 0; i < 3; i++)
-        CHECK(pthread_create(&threads[i], NULL, use_both, (void *)(i + 1)) == 0, "pthread_create failed");
-    for (size_t i = 0; i < 3; i++)
-        pthread_join(threads[i], NULL);
+    threads_start(threads, 3, use_both);
+    threads_join(threads, 3);
     use_both((void *)10);
     dlclose(library);
 }

@@ -7,9 +7,6 @@
  * detached WAY COUNT   so many processes end by exit, quick_exit or _exit while threads allocate */
 #include "churn.h"
 
-#include <pthread.h>
-#include <sys/wait.h>
-
 static struct block early[3];
 
 static void allocate_early(size_t index) {
@@ -79,10 +76,8 @@ static void check_keys(void) {
         CHECK(pthread_key_create(&keys[key], destroy_visits) == 0, "pthread_key_create failed");
     for (size_t i = 0; i < KEY_THREADS; i += 4) {
         pthread_t threads[4];
-        for (size_t j = 0; j < 4; j++)
-            CHECK(pthread_create(&threads[j], NULL, use_keys, NULL) == 0, "pthread_create failed");
-        for (size_t j = 0; j < 4; j++)
-            pthread_join(threads[j], NULL);
+        threads_start(threads, 4, use_keys);
+        threads_join(threads, 4);
     }
     size_t expected = (size_t)KEY_THREADS * KEYS * KEY_ROUNDS;
     CHECK(atomic_load(&destructions) == expected, "%zu destructors ran, not %zu", atomic_load(&destructions), expected);
@@ -127,20 +122,8 @@ static void check_atexit(void) {
 
 /* -- Threads that go on. -- */
 
-static void *goes_on(void *argument) {
-    struct churn churn;
-    churn_begin(&churn, (uintptr_t)argument, 64 * KIB);
-    for (;;) {
-        churn_steps(&churn, 100);
-        mailbox_steps(&churn.random, 100, KIB);
-        burst(&churn.random);
-    }
-    return NULL;
-}
-
 static void *outlives_main(void *argument) {
-    pthread_t main_thread = *(pthread_t *)argument;
-    pthread_join(main_thread, NULL);
+    thread_join(*(pthread_t *)argument);
     struct churn churn;
     churn_begin(&churn, 1, 64 * KIB);
     churn_steps(&churn, 20000);
@@ -150,13 +133,16 @@ static void *outlives_main(void *argument) {
 }
 
 static void check_main_leaves(void) {
-    static pthread_t self, other;
+    static pthread_t self;
     self = pthread_self();
-    CHECK(pthread_create(&other, NULL, outlives_main, &self) == 0, "pthread_create failed");
+    thread_start(outlives_main, &self);
     pthread_exit(NULL);
 }
 
-static void end_at_once(const char *way) {
+static void detached_child(const char *way) {
+    for (size_t i = 0; i < 4; i++)
+        pthread_detach(thread_start(work_until_stop, (void *)i));
+    sleep_us(3000);
     if (strcmp(way, "exit") == 0)
         exit(4);
     if (strcmp(way, "quick_exit") == 0)
@@ -164,27 +150,13 @@ static void end_at_once(const char *way) {
     _exit(4);
 }
 
-static void detached_child(const char *way) {
-    alarm(HANGS_AFTER_SECONDS);
-    for (size_t i = 0; i < 4; i++) {
-        pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, goes_on, (void *)(uintptr_t)i) == 0, "pthread_create failed");
-        pthread_detach(thread);
-    }
-    sleep_us(3000);
-    end_at_once(way);
-}
-
 static void check_detached(void) {
     const char *way = argument(0) ? argument(0) : "exit";
     for (size_t i = 0; i < number_argument(1, 40); i++) {
-        int status = 0;
         pid_t child = fork();
         if (child == 0)
             detached_child(way);
-        CHECK(waitpid(child, &status, 0) == child, "waitpid failed with errno %d", errno);
-        CHECK(!WIFSIGNALED(status), "a process that ended by %s got signal %d", way, WTERMSIG(status));
-        CHECK(WEXITSTATUS(status) == 4, "a process that ended by %s has status %d", way, WEXITSTATUS(status));
+        child_ends(child, 4, "%s beside threads", way);
     }
 }
 

@@ -5,7 +5,7 @@
  *                              vfork, spawn
  * handlers FORKS               the same with fork(), and fork handlers that allocate in prepare, parent and
  *                              child; some registered before any library's constructor ran, some late
- * solo                         forks of a process with one thread: nested, and followed by threads
+ * solo                         forks of a process with one thread, whose children have threads and children
  * vfork_allocates              a child of vfork in a process with one thread allocates before it execs, as
  *                              shells do
  * vfork_beside_threads         children of vfork allocate in a process with threads
@@ -13,8 +13,7 @@
  * vfork_pages                  the same for a fifth of a second, in a process that is to have a statistics page:
  *                              there is none but its own, although its children were it for most of the time
  *
- * A child that hangs is killed by its own alarm, after PATIENCE seconds, so that the report names the way it
- * was forked.
+ * A child that hangs is killed after PATIENCE seconds, and the report names the way it was forked.
  *
  * libc has locks of its own, which _Fork and the raw calls leave as they are. So their children never call
  * fork(); they do create threads, since no thread of the parent creates or ends any while the storm runs. */
@@ -23,21 +22,16 @@
 #include <dirent.h>
 #include <limits.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 extern char **environ;
 
 enum { FORKERS = 4, CHURNERS = 3 };
-
-static unsigned patience_seconds = HANGS_AFTER_SECONDS;
 
 /* -- Ways to fork. Each returns the child's id, 0 in a child that runs our code. -- */
 
@@ -45,20 +39,25 @@ static pid_t by_syscall(void) { return (pid_t)syscall(SYS_fork); }
 
 static pid_t by_clone(void) { return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
 
-static pid_t by_vfork(void) {
-    char *const arguments[] = {(char *)"true", NULL};
+static char *const true_arguments[] = {(char *)"true", NULL};
+
+/* If there is a churn, the child goes on with it before it executes a program. */
+static pid_t vfork_with(struct churn *churn) {
     pid_t child = vfork();
     if (child == 0) {
-        execve("/bin/true", arguments, environ);
+        if (churn)
+            churn_steps(churn, 100);
+        execve("/bin/true", true_arguments, environ);
         _exit(127);
     }
     return child;
 }
 
+static pid_t by_vfork(void) { return vfork_with(NULL); }
+
 static pid_t by_spawn(void) {
-    char *const arguments[] = {(char *)"true", NULL};
     pid_t child = -1;
-    int error = posix_spawn(&child, "/bin/true", NULL, NULL, arguments, environ);
+    int error = posix_spawn(&child, "/bin/true", NULL, NULL, true_arguments, environ);
     CHECK(error == 0, "posix_spawn returned %d", error);
     return child;
 }
@@ -77,13 +76,13 @@ static const struct way *chosen[WAYS];
 static size_t chosen_count;
 
 static void choose_ways(const char *list) {
-    for (size_t i = 0; i < WAYS; i++) {
-        const char *found = strstr(list, all_ways[i].name);
-        /* "fork" is also the end of "vfork". */
-        while (found && found != list && found[-1] != ',')
-            found = strstr(found + 1, all_ways[i].name);
-        if (found)
-            chosen[chosen_count++] = &all_ways[i];
+    char words[100];
+    snprintf(words, sizeof words, "%s", list);
+    for (char *word = strtok(words, ","); word; word = strtok(NULL, ",")) {
+        for (size_t i = 0; i < WAYS; i++) {
+            if (strcmp(word, all_ways[i].name) == 0)
+                chosen[chosen_count++] = &all_ways[i];
+        }
     }
     CHECK(chosen_count > 0, "no known way to fork in %s", list);
 }
@@ -97,35 +96,25 @@ static void *thread_of_child(void *argument) {
     return NULL;
 }
 
-static void use_thread(uint64_t seed) {
-    pthread_t thread;
-    int error = pthread_create(&thread, NULL, thread_of_child, (void *)(uintptr_t)seed);
-    CHECK(error == 0, "pthread_create in a child returned %d", error);
-    CHECK(pthread_join(thread, NULL) == 0, "pthread_join in a child failed");
-}
+static void use_thread(uint64_t seed) { thread_join(thread_start(thread_of_child, (void *)(uintptr_t)seed)); }
 
-static void wait_for(pid_t child, const char *way) {
-    int status = 0;
-    CHECK(child > 0, "%s failed with errno %d", way, errno);
-    CHECK(waitpid(child, &status, 0) == child, "waitpid failed with errno %d", errno);
-    CHECK(!WIFSIGNALED(status) || WTERMSIG(status) != SIGALRM, "a child of %s hangs", way);
-    CHECK(!WIFSIGNALED(status), "a child of %s was ended by signal %d", way, WTERMSIG(status));
-    CHECK(WEXITSTATUS(status) == 0, "a child of %s ended with status %d", way, WEXITSTATUS(status));
-}
+/* Nobody outlives a parent that was killed. */
+static void child_begins(void) { alarm(patience_seconds + 1); }
 
 static void grandchild(const struct way *way, uint64_t seed) {
     pid_t pid = way->fork();
     if (pid == 0) {
+        child_begins();
         burst(&seed);
         _exit(0);
     }
-    wait_for(pid, way->name);
+    child_ends(pid, 0, "%s", way->name);
 }
 
 /* `own` belongs to the thread that forked; the mailboxes hold blocks of threads that don't exist here.
  * Every child frees inherited blocks and allocates thousands; one in eight goes on to do everything. */
 static void child(const struct way *way, struct churn *own, size_t number) {
-    alarm(patience_seconds);
+    child_begins();
     uint64_t seed = number * 2654435761u + 1;
     burst(&seed);
     mailbox_steps(&seed, 100, KIB);
@@ -148,21 +137,12 @@ static void child(const struct way *way, struct churn *own, size_t number) {
 
 /* -- The storm. -- */
 
-static atomic_bool stop;
 static atomic_size_t forks_begun, forks_wanted;
 
 /* Polite, so that forks are not held up by time slices; a fork then catches it wherever it was preempted. */
-static void *churner(void *argument) {
+static void *churner(void *seed) {
     setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
-    struct churn churn;
-    churn_begin(&churn, (uintptr_t)argument, 128 * KIB);
-    while (!atomic_load(&stop)) {
-        churn_steps(&churn, 100);
-        mailbox_steps(&churn.random, 100, 2 * KIB);
-        burst(&churn.random);
-    }
-    churn_end(&churn);
-    return NULL;
+    return work_until_stop(seed);
 }
 
 static void *forker(void *argument) {
@@ -178,25 +158,19 @@ static void *forker(void *argument) {
         pid_t pid = way->fork();
         if (pid == 0)
             child(way, &churn, number);
-        wait_for(pid, way->name);
+        child_ends(pid, 0, "%s", way->name);
     }
     churn_end(&churn);
     return NULL;
 }
 
 static void storm(size_t forks) {
-    pthread_t threads[FORKERS + CHURNERS];
+    pthread_t forkers[FORKERS], churners[CHURNERS];
     atomic_store(&forks_wanted, forks);
-    for (size_t i = 0; i < FORKERS + CHURNERS; i++) {
-        int error = pthread_create(&threads[i], NULL, i < FORKERS ? forker : churner, (void *)(uintptr_t)(i + 1));
-        CHECK(error == 0, "pthread_create returned %d", error);
-    }
-    for (size_t i = 0; i < FORKERS; i++)
-        pthread_join(threads[i], NULL);
-    atomic_store(&stop, true);
-    for (size_t i = FORKERS; i < FORKERS + CHURNERS; i++)
-        pthread_join(threads[i], NULL);
-    mailboxes_empty();
+    threads_start(forkers, FORKERS, forker);
+    threads_start(churners, CHURNERS, churner);
+    threads_join(forkers, FORKERS);
+    threads_stop(churners, CHURNERS);
 }
 
 static void check_storm(void) {
@@ -214,25 +188,20 @@ enum { HANDLER_SETS = 3 };
 
 static _Thread_local struct block held[HANDLER_SETS];
 
-static void prepare(size_t set) {
+static void handle(size_t set, bool is_first) {
     if (!handlers_active)
         return;
     uint64_t random = (uint64_t)atomic_fetch_add(&handlers_run, 1) + 1;
     burst(&random);
-    block_get(&held[set], &random, 64 * KIB);
-}
-
-static void after(size_t set) {
-    if (!handlers_active)
-        return;
-    uint64_t random = (uint64_t)atomic_fetch_add(&handlers_run, 1) + 1;
-    block_drop(&held[set]);
-    burst(&random);
+    if (is_first)
+        block_get(&held[set], &random, 64 * KIB);
+    else
+        block_drop(&held[set]);
 }
 
 #define HANDLER_SET(set)                                                                                               \
-    static void prepare_##set(void) { prepare(set); }                                                                  \
-    static void after_##set(void) { after(set); }                                                                      \
+    static void prepare_##set(void) { handle(set, true); }                                                             \
+    static void after_##set(void) { handle(set, false); }                                                              \
     static void register_##set(void) {                                                                                 \
         CHECK(pthread_atfork(prepare_##set, after_##set, after_##set) == 0, "pthread_atfork failed");                  \
     }
@@ -257,23 +226,6 @@ static void check_handlers(void) {
 
 /* -- A process with one thread. -- */
 
-static void nested(size_t depth, struct churn *churn) {
-    churn_steps(churn, 200);
-    if (depth == 0)
-        return;
-    pid_t pid = fork();
-    if (pid == 0) {
-        alarm(patience_seconds);
-        nested(depth - 1, churn);
-        if (depth % 3 == 0)
-            use_thread(depth);
-        churn_end(churn);
-        mailboxes_empty();
-        _exit(0);
-    }
-    wait_for(pid, "nested fork");
-}
-
 static void check_solo(void) {
     static struct churn churn;
     churn_begin(&churn, 1, MIB);
@@ -283,23 +235,10 @@ static void check_solo(void) {
         pid_t pid = way->fork();
         if (pid == 0)
             child(way, &churn, i);
-        wait_for(pid, way->name);
-        nested(i % 10, &churn);
+        child_ends(pid, 0, "%s", way->name);
     }
     use_thread(1);
-    nested(5, &churn);
     churn_end(&churn);
-}
-
-static void vfork_and_allocate(struct churn *churn) {
-    char *const arguments[] = {(char *)"true", NULL};
-    pid_t pid = vfork();
-    if (pid == 0) {
-        churn_steps(churn, 100);
-        execve("/bin/true", arguments, environ);
-        _exit(127);
-    }
-    wait_for(pid, "vfork");
 }
 
 static void check_vfork_allocates(void) {
@@ -307,20 +246,9 @@ static void check_vfork_allocates(void) {
     churn_begin(&churn, 1, 64 * KIB);
     for (size_t i = 0; i < 300; i++) {
         churn_steps(&churn, 100);
-        vfork_and_allocate(&churn);
+        child_ends(vfork_with(&churn), 0, "vfork");
     }
     churn_end(&churn);
-}
-
-static atomic_bool vforks_end;
-
-static void *churn_beside(void *seed) {
-    struct churn churn;
-    churn_begin(&churn, (uintptr_t)seed, 64 * KIB);
-    while (!atomic_load(&vforks_end))
-        churn_steps(&churn, 100);
-    churn_end(&churn);
-    return NULL;
 }
 
 /* Whether the statistics say something, in the parent of a child that has shut itself in. */
@@ -337,35 +265,37 @@ static bool is_said(const char *what) {
     return strstr(text, what) != NULL;
 }
 
+static void *left[1000];
+
+/* The child leaves blocks behind. */
+static pid_t vfork_to_leave(struct churn *churn, bool shuts_itself_in) {
+    pid_t pid = vfork();
+    if (pid == 0) {
+        if (shuts_itself_in)
+            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        churn_steps(churn, 2000);
+        for (size_t i = 0; i < 1000; i++)
+            left[i] = malloc(64);
+        _exit(0);
+    }
+    return pid;
+}
+
 /* Children have a heap of their own in a program with threads, too: their blocks and those of others do not overlap.
  * What they leave behind, the parent frees. Where they allow themselves filters, the parent does not. */
 static void check_vfork_beside_threads(void) {
-    static void *blocks[1000];
     pthread_t threads[4];
     static struct churn churn;
-    for (size_t i = 0; i < 4; i++)
-        CHECK(pthread_create(&threads[i], NULL, churn_beside, (void *)(i + 1)) == 0, "no thread");
+    threads_start(threads, 4, work_until_stop);
     churn_begin(&churn, 5, 64 * KIB);
     for (int round = 0; round < 300; round++) {
-        pid_t pid = vfork();
-        if (pid == 0) {
-            if (round == 0)
-                prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-            for (int i = 0; i < 20; i++)
-                churn_steps(&churn, 100);
-            for (size_t i = 0; i < 1000; i++)
-                blocks[i] = malloc(64);
-            _exit(0);
-        }
-        wait_for(pid, "vfork");
+        child_ends(vfork_to_leave(&churn, round == 0), 0, "vfork");
         for (size_t i = 0; i < 1000; i++)
-            free(blocks[i]);
+            free(left[i]);
         churn_steps(&churn, 100);
     }
     CHECK(!is_said("is plain yes"), "the parent is in plain mode");
-    atomic_store(&vforks_end, true);
-    for (size_t i = 0; i < 4; i++)
-        pthread_join(threads[i], NULL);
+    threads_stop(threads, 4);
     churn_end(&churn);
 }
 
@@ -407,7 +337,7 @@ static void check_vfork_pages(void) {
     char owners[200], own[20];
     churn_begin(&churn, 1, 64 * KIB);
     for (double end = seconds_now() + 0.2; seconds_now() < end;)
-        vfork_and_allocate(&churn);
+        child_ends(vfork_with(&churn), 0, "vfork");
     snprintf(own, sizeof own, " %d", getpid());
     page_owners(owners, sizeof owners);
     CHECK(owners[0] == 0 || strcmp(owners, own) == 0, "pages of%s, this is%s", owners, own);

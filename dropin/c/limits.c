@@ -1,7 +1,7 @@
 /* When address space runs out: NULL and ENOMEM, and everything works again once there is room.
  *
- * exhaust SIZE PERCENT      under a limit set before the program started (ulimit -v or -d): takes blocks of
- *                           SIZE bytes to the end, which is at least PERCENT of the limit; twice
+ * exhaust SIZE              under a limit set before the program started (ulimit -v or -d): takes blocks of
+ *                           SIZE bytes to the end, which is at least half of the limit; twice
  * exhaust_threads SIZE      the same from four threads at once
  * lowered                   the limit falls to what is in use, later it is lifted
  * late as|data              the program limits itself, to 64 MiB more than it has, and gets all but 16 of them
@@ -16,12 +16,10 @@
 #include "churn.h"
 
 #include <malloc.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 static struct rlimit get_limit(int resource) {
     struct rlimit limit;
@@ -33,6 +31,19 @@ static void set_limit(int resource, size_t bytes) {
     struct rlimit limit = get_limit(resource);
     limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
     CHECK(setrlimit(resource, &limit) == 0, "setrlimit failed with errno %d", errno);
+}
+
+/* What argument 0 says: RLIMIT_AS or RLIMIT_DATA; and how much of it is used. */
+static int chosen_limit(void) { return argument(0) && strcmp(argument(0), "data") == 0 ? RLIMIT_DATA : RLIMIT_AS; }
+
+static size_t used_bytes(int resource) { return resource == RLIMIT_DATA ? statm_bytes(5) : address_space_bytes(); }
+
+static struct churn churn;
+
+static void churn_on(size_t steps) {
+    if (!churn.random)
+        churn_begin(&churn, 1, 64 * KIB);
+    churn_steps(&churn, steps);
 }
 
 /* A taken block begins with the address of the one before it. */
@@ -85,11 +96,10 @@ static size_t limit_in_force(void) {
 }
 
 static void check_exhaust(void) {
-    size_t size = number_argument(0, KIB), percent = number_argument(1, 50), limit = limit_in_force();
+    size_t size = number_argument(0, KIB), limit = limit_in_force();
     size_t count = 0, again = 0;
     struct taken *last = take_all(size, &count);
-    CHECK(count * size >= limit / 100 * percent, "%zu blocks of %zu bytes are less than %zu %% of the limit %zu", count,
-          size, percent, limit);
+    CHECK(count * size >= limit / 2, "%zu blocks of %zu bytes are less than half of the limit %zu", count, size, limit);
     check_refusals(last, size);
     give_all(last);
 
@@ -100,9 +110,7 @@ static void check_exhaust(void) {
     void *large = malloc(limit / 3);
     CHECK(large != NULL, "no block of %zu bytes under the limit %zu after all was freed", limit / 3, limit);
     free(large);
-    static struct churn churn;
-    churn_begin(&churn, 1, 64 * KIB);
-    churn_steps(&churn, 10000);
+    churn_on(10000);
     churn_end(&churn);
 }
 
@@ -122,15 +130,11 @@ static void *take_and_give(void *unused) {
 static void check_exhaust_threads(void) {
     thread_size = number_argument(0, KIB);
     pthread_t threads[4];
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 256 * KIB);
+    set_stack_bytes(256 * KIB);
     size_t limit = limit_in_force(), count = 0;
     pthread_barrier_init(&all_started, NULL, 4);
-    for (size_t i = 0; i < 4; i++)
-        CHECK(pthread_create(&threads[i], &attributes, take_and_give, NULL) == 0, "pthread_create failed");
-    for (size_t i = 0; i < 4; i++)
-        pthread_join(threads[i], NULL);
+    threads_start(threads, 4, take_and_give);
+    threads_join(threads, 4);
     give_all(take_all(thread_size, &count));
     CHECK(count * thread_size >= limit / 8, "after the threads ended only %zu bytes of the limit %zu are to be had",
           count * thread_size, limit);
@@ -158,69 +162,54 @@ static void *ask_in_thread(void *unused) {
 }
 
 static void check_lowered(void) {
-    static struct churn churn;
     pthread_t threads[2];
-    churn_begin(&churn, 1, 64 * KIB);
-    churn_steps(&churn, 5000);
+    churn_on(5000);
     for (int round = 0; round < 5; round++) {
         set_limit(RLIMIT_AS, address_space_bytes());
         atomic_store(&is_lowered, true);
         ask_in_thread(NULL);
         set_limit(RLIMIT_AS, RLIM_INFINITY);
-        churn_steps(&churn, 5000);
+        churn_on(5000);
     }
     atomic_store(&is_lowered, false);
-    for (size_t i = 0; i < 2; i++)
-        CHECK(pthread_create(&threads[i], NULL, ask_in_thread, NULL) == 0, "pthread_create failed");
+    threads_start(threads, 2, ask_in_thread);
     set_limit(RLIMIT_AS, address_space_bytes());
     atomic_store(&is_lowered, true);
-    for (size_t i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
+    threads_join(threads, 2);
     set_limit(RLIMIT_AS, RLIM_INFINITY);
-    churn_steps(&churn, 5000);
+    churn_on(5000);
     churn_end(&churn);
     void *large = malloc(100 * MIB);
     CHECK(large != NULL, "no 100 MiB after the limit was lifted");
     free(large);
 }
 
-static size_t data_bytes(void) { return statm_bytes(5); }
-
 static void *pass(void *argument) { return argument; }
 
 static void check_late(void) {
     const size_t room = 64 * MIB, slack = 16 * MIB, stack = 8 * MIB;
-    static struct churn churn;
     size_t count = 0;
-    pthread_t thread;
-    pthread_attr_t attributes;
-    churn_begin(&churn, 1, 64 * KIB);
-    churn_steps(&churn, 5000);
-    int is_data = strcmp(argument(0), "data") == 0;
-    int resource = is_data ? RLIMIT_DATA : RLIMIT_AS;
+    int resource = chosen_limit();
+    churn_on(5000);
     for (size_t size = 40; size <= 8 * MIB; size *= 7) {
         pid_t child = fork();
         if (child == 0) {
-            set_limit(resource, (is_data ? data_bytes() : address_space_bytes()) + room);
+            set_limit(resource, used_bytes(resource) + room);
             give_all(take_all(size, &count));
             CHECK(count * size >= room - slack - size, "%zu blocks of %zu bytes, where %zu bytes are allowed", count,
                   size, room);
             _exit(0);
         }
-        int status = 0;
-        CHECK(waitpid(child, &status, 0) == child && status == 0, "blocks of %zu bytes: status %d", size, status);
+        child_ends(child, 0, "fork, for blocks of %zu bytes,", size);
     }
     /* Half for blocks, and the rest less the slack for mappings of the program's own. */
-    set_limit(resource, (is_data ? data_bytes() : address_space_bytes()) + room);
+    set_limit(resource, used_bytes(resource) + room);
     for (size_t taken = 0; taken < room / 2; taken += 100 * KIB)
         CHECK(malloc(100 * KIB) != NULL, "no block after %zu bytes of %zu", taken, room);
     void *own = mmap(NULL, room / 2 - slack - stack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(own != MAP_FAILED, "no mapping of the program's own: errno %d", errno);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, stack - 64 * KIB);
-    int error = pthread_create(&thread, &attributes, pass, NULL);
-    CHECK(error == 0, "no thread: error %d", error);
-    pthread_join(thread, NULL);
+    set_stack_bytes(stack - 64 * KIB);
+    thread_join(thread_start(pass, NULL));
     churn_end(&churn);
 }
 
@@ -335,12 +324,10 @@ static void check_null(void) {
         return;
     }
     for (size_t above = 0; above <= 96 * MIB; above += 4 * MIB) {
-        int status = 0;
         pid_t child = fork();
         if (child == 0)
             free_null_near_multiple(above);
-        CHECK(waitpid(child, &status, 0) == child && status == 0,
-              "status %d with mappings %zu MiB above a multiple of the window", status, above / MIB);
+        child_ends(child, 0, "fork, with mappings %zu MiB above a multiple of the window,", above / MIB);
     }
 }
 
@@ -404,7 +391,7 @@ static void *ask_politely(void *unused) {
 }
 
 /* On a stack that needs no address space, so that the allocator is what fails. */
-static int start_thread(pthread_t *thread) {
+static int try_thread(pthread_t *thread) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstack(&attributes, thread_stack, THREAD_STACK_BYTES);
@@ -414,43 +401,37 @@ static int start_thread(pthread_t *thread) {
 }
 
 static void one_step(int resource, size_t growth) {
-    static struct churn churn;
     pthread_t thread;
-    alarm(HANGS_AFTER_SECONDS);
     if (number_argument(1, 0)) {
         churn_begin(&churn, 1, 64);
         churn_steps(&churn, 1000);
         churn_end(&churn);
         sleep_us((long)number_argument(1, 0) * 1000);
     }
-    set_limit(resource, (resource == RLIMIT_AS ? address_space_bytes() : data_bytes()) + growth);
+    set_limit(resource, used_bytes(resource) + growth);
     ask_politely(NULL);
-    int started = start_thread(&thread);
+    int started = try_thread(&thread);
     ask_politely(NULL);
     set_limit(resource, RLIM_INFINITY);
     churn_begin(&churn, 1, 64 * KIB);
     churn_steps(&churn, 2000);
     if (started)
-        pthread_join(thread, NULL);
-    CHECK(start_thread(&thread), "no thread after the limit was lifted");
+        thread_join(thread);
+    CHECK(try_thread(&thread), "no thread after the limit was lifted");
     churn_steps(&churn, 2000);
-    pthread_join(thread, NULL);
+    thread_join(thread);
     churn_end(&churn);
     _exit(0);
 }
 
 static void check_staircase(void) {
-    int resource = argument(0) && strcmp(argument(0), "data") == 0 ? RLIMIT_DATA : RLIMIT_AS;
     size_t steps = number_argument(1, 0) ? SMALL_STEPS : SMALL_STEPS + LARGE_STEPS;
     for (size_t step = 0; step < steps; step++) {
         size_t growth = step < SMALL_STEPS ? step * 8 * KIB : (step - SMALL_STEPS) * 320 * KIB;
-        int status = 0;
         pid_t child = fork();
         if (child == 0)
-            one_step(resource, growth);
-        CHECK(waitpid(child, &status, 0) == child, "waitpid failed with errno %d", errno);
-        CHECK(!WIFSIGNALED(status), "signal %d with %zu KiB of growth allowed", WTERMSIG(status), growth / KIB);
-        CHECK(WEXITSTATUS(status) == 0, "status %d with %zu KiB of growth allowed", WEXITSTATUS(status), growth / KIB);
+            one_step(chosen_limit(), growth);
+        child_ends(child, 0, "fork, with %zu KiB of growth allowed,", growth / KIB);
     }
 }
 

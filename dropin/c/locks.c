@@ -1,18 +1,15 @@
 /* The lock report of commensal.h. Linked with the library, not preloaded.
  *
  * none       a program without threads: no row
- * known      waits that are known: the destructor of a cache sleeps while its thread trims, and another one wants to
- * trim meanwhile busy       threads that meet in the page heap, and readings while they do, also in signal handlers
- * forks      a child begins with its parent's rows */
+ * known      waits that are known: the destructor of a cache sleeps while its thread trims, and another thread wants
+ *            to trim meanwhile
+ * busy       threads that meet in the page heap, and readings while they do, also in signal handlers */
 #include "check.h"
 #include <commensal.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/wait.h>
 
 enum { MOST = 400 };
 
@@ -48,11 +45,7 @@ static cm_lock_row row_of(const char *type, const char *caller) {
     return none;
 }
 
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
+static uint64_t now_ns(void) { return (uint64_t)(seconds_now() * 1e9); }
 
 static void check_none(void) {
     cm_lock_row row;
@@ -90,8 +83,7 @@ static void stay(void *object, void *argument) {
     while (atomic_load(&waiter_number) == 0)
         sched_yield();
     wait_until_asleep(atomic_load(&waiter_number));
-    struct timespec time = {.tv_nsec = ms * 1000000};
-    nanosleep(&time, NULL);
+    sleep_us(ms * 1000);
 }
 
 static void *wait_for_it(void *none) {
@@ -116,11 +108,10 @@ static void check_known(void) {
         void *object = cm_cache_alloc(cache);
         CHECK(object != NULL, "no object");
         cm_cache_free(cache, object);
-        pthread_t waiter;
-        CHECK(pthread_create(&waiter, NULL, wait_for_it, NULL) == 0, "no thread");
+        pthread_t waiter = thread_start(wait_for_it, NULL);
         atomic_store(&hold_ms, holds[number]);
         malloc_trim(0);
-        CHECK(pthread_join(waiter, NULL) == 0, "not joined");
+        thread_join(waiter);
         CHECK(atomic_load(&is_held), "no destructor ran");
         most = measured_ns > most ? measured_ns : most;
         sum += measured_ns;
@@ -138,8 +129,7 @@ static void check_known(void) {
     CHECK(cm_cache_destroy(cache) == 0, "not destroyed");
 }
 
-static atomic_int is_over;
-static atomic_ulong in_handlers;
+static atomic_int is_over, in_handlers;
 
 static void *churn_pages(void *none) {
     while (!atomic_load(&is_over)) {
@@ -165,42 +155,18 @@ static void check_busy(void) {
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
     signal(SIGUSR1, read_here);
-    uint64_t start = now_ns();
-    for (int at = 0; at < THREADS; at++)
-        CHECK(pthread_create(&threads[at], NULL, churn_pages, NULL) == 0, "no thread");
-    unsigned long readings = 0;
-    cm_lock_row taken = {0}, freed = {0};
-    while (now_ns() - start < 300000000 ||
-           ((taken.contended == 0 || freed.contended == 0) && now_ns() - start < HANGS_AFTER_SECONDS * 1000000000ull)) {
-        taken = row_of("page heap", "page_heap::runs::PageHeap::allocate"),
-        freed = row_of("page heap", "page_heap::runs::PageHeap::free");
-        pthread_kill(threads[readings++ % THREADS], SIGUSR1);
+    uint64_t start = now_ns(), contended = 0;
+    threads_start(threads, THREADS, churn_pages);
+    for (int i = 0; now_ns() - start < 300000000 || contended == 0 || atomic_load(&in_handlers) == 0; i++) {
+        CHECK(now_ns() - start < HANGS_AFTER_SECONDS * 1000000000ull, "nobody waited for the page heap");
+        contended = row_of("page heap", "page_heap::runs::PageHeap::allocate").contended;
+        pthread_kill(threads[i % THREADS], SIGUSR1);
         sched_yield();
     }
     atomic_store(&is_over, 1);
-    for (int at = 0; at < THREADS; at++)
-        CHECK(pthread_join(threads[at], NULL) == 0, "not joined");
-    uint64_t elapsed = now_ns() - start;
-    CHECK(atomic_load(&in_handlers) > 0, "no handler ran");
-    taken = row_of("page heap", "page_heap::runs::PageHeap::allocate"),
-    freed = row_of("page heap", "page_heap::runs::PageHeap::free");
-    CHECK(taken.contended > 0 && freed.contended > 0, "in %lu readings nobody waited for the page heap", readings);
-    CHECK(taken.total_wait_ns + freed.total_wait_ns < THREADS * elapsed, "more was waited than there was time");
-    CHECK(taken.max_wait_ns < elapsed && freed.max_wait_ns < elapsed, "somebody waited longer than that");
+    threads_join(threads, THREADS);
+    cm_lock_row row = row_of("page heap", "page_heap::runs::PageHeap::allocate");
+    CHECK(row.total_wait_ns < THREADS * (now_ns() - start), "more was waited than there was time");
 }
 
-static void check_forks(void) {
-    check_known();
-    cm_lock_row before = row_of("drain", "cpu_cache::tier::CpuCaches::drain_all");
-    pid_t child = fork();
-    CHECK(child >= 0, "no child");
-    if (child == 0) {
-        cm_lock_row after = row_of("drain", "cpu_cache::tier::CpuCaches::drain_all");
-        CHECK(memcmp(&before, &after, sizeof before) == 0, "a child begins with another row");
-        _exit(0);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
-}
-
-CHECKS({"none", check_none}, {"known", check_known}, {"busy", check_busy}, {"forks", check_forks})
+CHECKS({"none", check_none}, {"known", check_known}, {"busy", check_busy})

@@ -9,7 +9,6 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
-#include <pthread.h>
 
 #pragma GCC diagnostic ignored "-Wfree-nonheap-object"
 #pragma GCC diagnostic ignored "-Wuse-after-free"
@@ -22,23 +21,10 @@ static void wrong_free(void *block) {
     free(hidden);
 }
 
-static void *free_in_thread(void *block) {
-    wrong_free(block);
-    return NULL;
-}
-
 static void double_free(void) {
     void *block = malloc(size);
     free(block);
     wrong_free(block);
-}
-
-static void double_free_other_thread(void) {
-    void *block = malloc(size);
-    pthread_t thread;
-    free(block);
-    CHECK(pthread_create(&thread, NULL, free_in_thread, block) == 0, "pthread_create failed");
-    pthread_join(thread, NULL);
 }
 
 static void double_free_by_realloc(void) {
@@ -69,9 +55,8 @@ static void wrong_size(void) {
     free_sized_(malloc(size), 7 * size + 100);
 }
 
-CHECK_TABLE({"double_free", double_free}, {"double_free_other_thread", double_free_other_thread},
-            {"double_free_by_realloc", double_free_by_realloc}, {"stack", stack}, {"interior", interior},
-            {"realloc_stack", realloc_stack}, {"wrong_size", wrong_size});
+CHECK_TABLE({"double_free", double_free}, {"double_free_by_realloc", double_free_by_realloc}, {"stack", stack},
+            {"interior", interior}, {"realloc_stack", realloc_stack}, {"wrong_size", wrong_size});
 
 enum { FLUSH_BLOCKS = 20000 };
 
@@ -98,11 +83,8 @@ static void *idle(void *unused) {
 int main(int count, char **arguments) {
     CHECK(count >= 3, "usage: misuse CASE SIZE [threaded]");
     size = strtoul(arguments[2], NULL, 10);
-    if (count > 3) {
-        pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, idle, NULL) == 0, "pthread_create failed");
-        pthread_join(thread, NULL);
-    }
+    if (count > 3)
+        thread_join(thread_start(idle, NULL));
     prepare_flush();
     int status = run_named(count, arguments, checks);
     flush();

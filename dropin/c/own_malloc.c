@@ -3,7 +3,6 @@
  * reallocarray, for one, is defined to call the program's realloc. */
 #include "check.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* A bump allocator whose blocks begin with a mark, to see a block of somebody else's. */
@@ -87,9 +86,7 @@ int main(void) {
     free(text);
 
     void *result = NULL;
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, in_thread, strdup("to a thread")) == 0, "pthread_create failed");
-    pthread_join(thread, &result);
+    pthread_join(thread_start(in_thread, strdup("to a thread")), &result);
     free(result);
     use_glibcs_names();
     say("own malloc served");

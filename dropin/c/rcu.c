@@ -1,18 +1,14 @@
 /* RCU as commensal.h has it: each function, the header's own ones, and errno. Linked with the library, not preloaded.
- * What RCU promises is tested in runtime/tests.
+ * What RCU promises is tested in runtime/tests and exploration; examples/rcu_list.c uses the list.
  *
- * basics     sections and grace periods
- * list       readers go through a list while it changes, and what is removed is freed
- * deferred   what is deferred waits for a section, is called for and freed, and knobs are set
- * registered readers that registered report as the policy says, and not in a section
- * sandboxed  grace periods while membarrier is refused, and in plain mode
- * forks      a child of a process in which nobody has waited yet, where a new thread does */
+ * basics       sections and grace periods
+ * deferred     what is deferred waits for a section, is called for and freed, and knobs are set
+ * registered   readers that registered report as the policy says, and not in a section
+ * sandboxed    grace periods while membarrier is refused, and in plain mode
+ * main_leaves  a process in which only the library has a thread left ends */
 #include "filter.h"
 #include <commensal.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <sys/wait.h>
 
 /* Grace periods that nothing keeps from being over are, after so many questions. */
 enum { QUESTIONS = 1000 };
@@ -58,76 +54,17 @@ static void *hold(void *unused) {
     return unused;
 }
 
-enum { MEMBERS = 16, CHANGES = 1000, ALIVE = 0x11fe, DEAD = 0xdead };
-
-struct member {
-    int state;
-    cm_rcu_list place;
-};
-
-static cm_rcu_list members = CM_RCU_LIST_INIT(members);
-static atomic_int reading, done;
-
-static void *go_through(void *unused) {
-    atomic_fetch_add(&reading, 1);
-    while (!atomic_load(&done)) {
-        cm_rcu_section section = cm_rcu_read_lock();
-        int count = 0;
-        CM_RCU_LIST_FOR_EACH(struct member, member, place, &members) {
-            CHECK(member->state == ALIVE, "a member's state is %#x", member->state);
-            CHECK(++count <= 4 * MEMBERS, "no end");
-        }
-        CHECK(count >= MEMBERS / 2, "%d members", count);
-        cm_rcu_read_unlock(section);
-    }
-    return unused;
+/* A thread that has opened a section. */
+static pthread_t start_holder(void) {
+    atomic_store(&step, 0);
+    pthread_t holder = thread_start(hold, NULL);
+    wait_for(1);
+    return holder;
 }
 
-static struct member *new_member(void) {
-    struct member *member = malloc(sizeof *member);
-    CHECK(member != NULL, "no memory");
-    member->state = ALIVE;
-    return member;
-}
-
-static void bury(struct member *member) {
-    cm_rcu_synchronize();
-    member->state = DEAD;
-    free(member);
-}
-
-static void check_list(void) {
-    struct member *all[MEMBERS];
-    pthread_t readers[2];
-    for (int i = 0; i < MEMBERS; i++) {
-        all[i] = new_member();
-        cm_rcu_list_add_last(&all[i]->place, &members);
-    }
-    for (int i = 0; i < 2; i++)
-        CHECK(pthread_create(&readers[i], NULL, go_through, NULL) == 0, "no thread");
-    while (atomic_load(&reading) < 2)
-        usleep(100);
-    for (int i = 0; i < CHANGES; i++) {
-        struct member *old = all[i % MEMBERS], *next = new_member();
-        if (i % 3 == 0) {
-            cm_rcu_list_replace(&old->place, &next->place);
-        } else {
-            cm_rcu_list_remove(&old->place);
-            if (i % 3 == 1)
-                cm_rcu_list_add(&next->place, &members);
-            else
-                cm_rcu_list_add_last(&next->place, &members);
-        }
-        all[i % MEMBERS] = next;
-        bury(old);
-    }
-    atomic_store(&done, 1);
-    for (int i = 0; i < 2; i++)
-        CHECK(pthread_join(readers[i], NULL) == 0, "not joined");
-    int count = 0;
-    for (cm_rcu_list *at = members.next; at != &members; at = at->next, count++)
-        CHECK(at->next->previous == at, "a member is not the one before the next");
-    CHECK(count == MEMBERS, "%d members are left", count);
+static void end_holder(pthread_t holder) {
+    atomic_store(&step, 2);
+    thread_join(holder);
 }
 
 static int calls;
@@ -139,20 +76,17 @@ static void be_called(cm_rcu_head *head) {
 
 static void check_deferred(void) {
     cm_rcu_waiting waiting;
-    pthread_t holder;
     errno = 1234;
     cm_rcu_defer_free(NULL);
     cm_rcu_barrier();
     CHECK(cm_rcu_set("high_kib", 100000) == 0, "a setting was refused");
-    CHECK(pthread_create(&holder, NULL, hold, NULL) == 0, "no thread");
-    wait_for(1);
+    pthread_t holder = start_holder();
     cm_rcu_call(malloc(sizeof(cm_rcu_head)), be_called);
     cm_rcu_defer_free(malloc(100000));
     cm_rcu_count_waiting(&waiting);
     CHECK(waiting.objects == 2 && waiting.bytes >= 100000 && calls == 0, "%llu objects of %llu bytes wait",
           (unsigned long long)waiting.objects, (unsigned long long)waiting.bytes);
-    atomic_store(&step, 2);
-    CHECK(pthread_join(holder, NULL) == 0, "not joined");
+    end_holder(holder);
     cm_rcu_barrier();
     cm_rcu_count_waiting(&waiting);
     CHECK(calls == 1 && waiting.objects == 0, "%d calls, %llu wait", calls, (unsigned long long)waiting.objects);
@@ -189,9 +123,8 @@ static void *play(void *argument) {
 /* Whether a grace period is over while another thread plays its part; it surely is afterwards. What is expected is
  * waited for. */
 static bool is_over_beside(struct part part, bool is_expected) {
-    pthread_t player;
     atomic_store(&step, 0);
-    CHECK(pthread_create(&player, NULL, play, &part) == 0, "no thread");
+    pthread_t player = thread_start(play, &part);
     wait_for(1);
     uint64_t number = cm_rcu_start();
     bool is_over = false;
@@ -199,8 +132,7 @@ static bool is_over_beside(struct part part, bool is_expected) {
         is_over = cm_rcu_is_over(number);
         usleep(1000);
     }
-    atomic_store(&step, 2);
-    CHECK(pthread_join(player, NULL) == 0, "not joined");
+    end_holder(player);
     CHECK(is_over_soon(number), "a reader is waited for that is no more");
     return is_over;
 }
@@ -268,20 +200,16 @@ static void refuse_membarrier(void) {
 
 /* A section holds a grace period up; after it, that ends, and what was deferred is gone. */
 static void check_beside_a_section(void) {
-    pthread_t thread;
-    atomic_store(&step, 0);
-    CHECK(pthread_create(&thread, NULL, hold, NULL) == 0, "no thread");
-    wait_for(1);
+    pthread_t holder = start_holder();
     uint64_t number = cm_rcu_start();
     for (int i = 0; i < 100; i++, usleep(1000))
         CHECK(!cm_rcu_is_over(number), "a grace period was over in a section of another thread");
     for (int i = 0; i < 1000; i++)
         cm_rcu_defer_free(malloc(100));
-    atomic_store(&step, 2);
+    end_holder(holder);
     cm_rcu_synchronize();
     CHECK(cm_rcu_is_over(number), "a later grace period was over before");
     cm_rcu_barrier();
-    CHECK(pthread_join(thread, NULL) == 0, "not joined");
 }
 
 static void check_sandboxed(void) {
@@ -298,32 +226,6 @@ static void check_sandboxed(void) {
     CHECK(cm_group_destroy(group) == 0, "a group was not destroyed: errno %d", errno);
 }
 
-static void *synchronize(void *unused) {
-    cm_rcu_synchronize();
-    return unused;
-}
-
-/* A process that has only read until it forked, with another thread in a section: in the child, a new thread is the
- * first to wait. */
-static void check_forks(void) {
-    pthread_t thread;
-    atomic_store(&step, 0);
-    CHECK(pthread_create(&thread, NULL, hold, NULL) == 0, "no thread");
-    wait_for(1);
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(HANGS_AFTER_SECONDS);
-        CHECK(pthread_create(&thread, NULL, synchronize, NULL) == 0, "no thread");
-        CHECK(pthread_join(thread, NULL) == 0, "not joined");
-        _exit(0);
-    }
-    int status;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child, "no child: errno %d", errno);
-    CHECK(status == 0, "a child ended with status %#x", status);
-    atomic_store(&step, 2);
-    CHECK(pthread_join(thread, NULL) == 0, "not joined");
-}
-
 static void say_so(void) { say("an exit handler ran"); }
 
 static void *defer(void *unused) {
@@ -335,12 +237,10 @@ static void *defer(void *unused) {
 
 /* The process ends with its last thread, though the library made one of its own for what was deferred. */
 static void check_main_leaves(void) {
-    pthread_t thread;
     CHECK(atexit(say_so) == 0, "atexit failed");
-    CHECK(pthread_create(&thread, NULL, defer, NULL) == 0, "no thread");
-    pthread_detach(thread);
+    pthread_detach(thread_start(defer, NULL));
     pthread_exit(NULL);
 }
 
-CHECKS({"basics", check_basics}, {"list", check_list}, {"deferred", check_deferred}, {"registered", check_registered},
-       {"sandboxed", check_sandboxed}, {"forks", check_forks}, {"main_leaves", check_main_leaves})
+CHECKS({"basics", check_basics}, {"deferred", check_deferred}, {"registered", check_registered},
+       {"sandboxed", check_sandboxed}, {"main_leaves", check_main_leaves})

@@ -1,12 +1,12 @@
 // A program that replaces four operators: plain new and delete, and those with an alignment. All other forms have to
-// call these
-// ([new.delete.single] and [new.delete.array] in the C++ standard), so that none of its blocks is without its head.
+// call these ([new.delete.single] and [new.delete.array] in the C++ standard), so that none of its blocks is without
+// its head.
 //
 // forms     what each form of new made, each form of delete gives back
-#include "check.h"
+#include "forms.h"
 
 #include <cstdlib>
-#include <new>
+#include <cstring>
 
 // What GCC would have a program define besides is what has to call these.
 #pragma GCC diagnostic ignored "-Wsized-deallocation"
@@ -18,7 +18,6 @@ struct Head {
 };
 
 enum : std::size_t { MARK = 0x5afe };
-constexpr auto ALIGNMENT = std::align_val_t(64);
 long live_blocks;
 
 void *made(void *start, std::size_t room, std::size_t bytes) {
@@ -56,43 +55,19 @@ void operator delete(void *block, std::align_val_t) noexcept {
 
 namespace {
 
+bool is_aligned(const Form &form) { return std::strstr(form.name, "aligned") != nullptr; }
+
+// Forms with an alignment are for one another, and so are those without.
 void check_forms() {
-    using std::nothrow;
-    void *(*plain[])() = {
-        [] { return ::operator new(40); },
-        [] { return ::operator new[](40); },
-        [] { return ::operator new(40, nothrow); },
-        [] { return ::operator new[](40, nothrow); },
-    };
-    void (*drop_plain[])(void *) = {
-        [](void *block) { ::operator delete(block); },
-        [](void *block) { ::operator delete[](block); },
-        [](void *block) { ::operator delete(block, std::size_t(40)); },
-        [](void *block) { ::operator delete[](block, std::size_t(40)); },
-        [](void *block) { ::operator delete(block, nothrow); },
-        [](void *block) { ::operator delete[](block, nothrow); },
-    };
-    void *(*aligned[])() = {
-        [] { return ::operator new(40, ALIGNMENT); },
-        [] { return ::operator new[](40, ALIGNMENT); },
-        [] { return ::operator new(40, ALIGNMENT, nothrow); },
-        [] { return ::operator new[](40, ALIGNMENT, nothrow); },
-    };
-    void (*drop_aligned[])(void *) = {
-        [](void *block) { ::operator delete(block, ALIGNMENT); },
-        [](void *block) { ::operator delete[](block, ALIGNMENT); },
-        [](void *block) { ::operator delete(block, std::size_t(40), ALIGNMENT); },
-        [](void *block) { ::operator delete[](block, std::size_t(40), ALIGNMENT); },
-        [](void *block) { ::operator delete(block, ALIGNMENT, nothrow); },
-        [](void *block) { ::operator delete[](block, ALIGNMENT, nothrow); },
-    };
-    for (auto get : plain)
-        for (auto drop : drop_plain)
-            drop(get());
-    for (auto get : aligned)
-        for (auto drop : drop_aligned)
-            drop(get());
-    CHECK(live_blocks == 0, "%ld blocks did not come back to the program's operators", live_blocks);
+    const std::vector<Form> all = forms();
+    const long before = live_blocks;
+    for (const Form &get : all) {
+        for (const Form &drop : all) {
+            if (is_aligned(get) == is_aligned(drop))
+                drop.drop(get.get(40), 40);
+        }
+    }
+    CHECK(live_blocks == before, "%ld blocks did not come back to the program's operators", live_blocks - before);
 }
 
 } // namespace

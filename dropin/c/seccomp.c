@@ -3,18 +3,15 @@
  * run CALL=ERRNO,… COMMAND …    installs a filter, makes sure that it works and executes COMMAND
  * solo CALL=ERRNO,…             installs it in a process with one thread, then starts threads
  * late CALL=ERRNO,…             installs it for all threads of a process that is at work
- * closed                        a process with one thread permits itself what the C library's malloc needs, and ends
- * for all else closed_first                  the same before its first allocation, by system calls that the library
- * does not see closed_threads                one with threads at work permits itself what these need, too, and makes
- * more of them closed_unseen                 the same, unseen as above
+ * closed [unseen]               a process with one thread permits itself what the C library's malloc needs, and ends
+ *                               for all else; unseen: by system calls that the library does not see
+ * closed_threads [unseen]       one with threads at work permits itself what these need, too, and makes more of them
  *
  * CALL is one of those in `calls`. */
 #include "churn.h"
 #include "filter.h"
 
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 
 struct call {
     const char *name;
@@ -70,34 +67,11 @@ static void run_command(void) {
 
 /* -- Work under a filter. -- */
 
-static atomic_bool stop;
-
-static void *work(void *seed) {
-    struct churn churn;
-    churn_begin(&churn, (uintptr_t)seed, MIB);
-    while (!atomic_load(&stop)) {
-        churn_steps(&churn, 100);
-        mailbox_steps(&churn.random, 100, 16 * KIB);
-        burst(&churn.random);
-    }
-    churn_end(&churn);
-    return NULL;
-}
-
-static void start(pthread_t threads[4]) {
-    for (size_t i = 0; i < 4; i++)
-        CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0, "pthread_create failed");
-}
-
-static void finish(pthread_t threads[4]) {
-    for (int i = 0; i < 10; i++) {
-        sleep_us(50000);
+static void trim_for(int rounds, long pause_us) {
+    for (int i = 0; i < rounds; i++) {
+        sleep_us(pause_us);
         malloc_trim(0);
     }
-    atomic_store(&stop, true);
-    for (size_t i = 0; i < 4; i++)
-        pthread_join(threads[i], NULL);
-    mailboxes_empty();
 }
 
 static void check_solo(void) {
@@ -106,16 +80,18 @@ static void check_solo(void) {
     burst(&random);
     install(argument(0), 0);
     burst(&random);
-    start(threads);
-    finish(threads);
+    threads_start(threads, 4, work_until_stop);
+    trim_for(10, 50000);
+    threads_stop(threads, 4);
 }
 
 static void check_late(void) {
     pthread_t threads[4];
-    start(threads);
+    threads_start(threads, 4, work_until_stop);
     sleep_us(100000);
     install(argument(0), SECCOMP_FILTER_FLAG_TSYNC);
-    finish(threads);
+    trim_for(10, 50000);
+    threads_stop(threads, 4);
 }
 
 /* -- A process that shuts itself in. -- */
@@ -141,7 +117,7 @@ static void tell_call(int signal, siginfo_t *info, void *context) {
     _exit(1);
 }
 
-static void shut_in(bool with_threads, bool is_seen) {
+static void shut_in(bool with_threads) {
     struct sigaction action = {.sa_sigaction = tell_call, .sa_flags = SA_SIGINFO};
     CHECK(sigaction(SIGSYS, &action, NULL) == 0, "no handler");
     struct filter filter;
@@ -150,14 +126,14 @@ static void shut_in(bool with_threads, bool is_seen) {
         filter_call(&filter, of_malloc[i], SECCOMP_RET_ALLOW);
     for (int i = 0; with_threads && i < OF_THREADS; i++)
         filter_call(&filter, of_threads[i], SECCOMP_RET_ALLOW);
-    filter_install(&filter, SECCOMP_RET_TRAP, SECCOMP_FILTER_FLAG_TSYNC, is_seen);
+    filter_install(&filter, SECCOMP_RET_TRAP, SECCOMP_FILTER_FLAG_TSYNC, argument(0) == NULL);
 }
 
 /* More than a small heap, for longer than it takes until memory goes back. */
-static void work_closed(bool is_seen) {
+static void check_closed(void) {
     static struct churn churn;
     static char *blocks[1500];
-    shut_in(false, is_seen);
+    shut_in(false);
     churn_begin(&churn, 1, MIB);
     for (int round = 0; round < 8; round++) {
         for (size_t i = 0; i < 1500; i++) {
@@ -177,35 +153,18 @@ static void work_closed(bool is_seen) {
     _exit(0);
 }
 
-static void check_closed(void) { work_closed(true); }
-
-static void check_closed_first(void) { work_closed(false); }
-
-static void shut_threads_in(bool is_seen) {
-    pthread_t before[4], after[4];
-    start(before);
+static void check_closed_threads(void) {
+    pthread_t threads[8];
+    threads_start(threads, 4, work_until_stop);
     sleep_us(100000);
-    shut_in(true, is_seen);
-    start(after);
+    shut_in(true);
+    threads_start(threads + 4, 4, work_until_stop);
     /* Longer than the library's thread stays without work. */
-    for (int i = 0; i < 10; i++) {
-        sleep_us(250000);
-        malloc_trim(0);
-    }
-    atomic_store(&stop, true);
-    for (size_t i = 0; i < 4; i++) {
-        pthread_join(before[i], NULL);
-        pthread_join(after[i], NULL);
-    }
-    mailboxes_empty();
+    trim_for(10, 250000);
+    threads_stop(threads, 8);
     sleep_us(2500000);
     _exit(0);
 }
 
-static void check_closed_threads(void) { shut_threads_in(true); }
-
-static void check_closed_unseen(void) { shut_threads_in(false); }
-
 CHECKS({"run", run_command}, {"solo", check_solo}, {"late", check_late}, {"closed", check_closed},
-       {"closed_first", check_closed_first}, {"closed_threads", check_closed_threads},
-       {"closed_unseen", check_closed_unseen})
+       {"closed_threads", check_closed_threads})

@@ -9,13 +9,10 @@
  * forks [COUNT]       forks while timers fire, in a process with threads */
 #include "churn.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 
-enum { HANG_SECONDS = 30, LEAST_SIGNALS = 100 };
+enum { LEAST_SIGNALS = 100 };
 
 /* One table per thread and signal: a handler never interrupts itself, but one may interrupt the other. */
 static _Thread_local struct churn of_handler[2];
@@ -51,12 +48,6 @@ static void set_timers(long first_us, long second_us) {
     CHECK(setitimer(ITIMER_VIRTUAL, &second, NULL) == 0, "setitimer failed with errno %d", errno);
 }
 
-static void work(struct churn *churn) {
-    churn_steps(churn, 100);
-    mailbox_steps(&churn->random, 50, 2 * KIB);
-    burst(&churn->random);
-}
-
 static void check_timer(void) {
     static struct churn churn;
     double end = seconds_now() + seconds_argument(0);
@@ -64,7 +55,7 @@ static void check_timer(void) {
     catch_signals(0);
     set_timers(100, 1000);
     while (seconds_now() < end || atomic_load(&signals_handled) < LEAST_SIGNALS)
-        work(&churn);
+        churn_work(&churn);
     set_timers(0, 0);
     churn_end(&churn);
     end_handler_tables();
@@ -74,19 +65,14 @@ static void check_timer(void) {
 enum { TARGETS = 2 };
 
 static pthread_t targets[TARGETS];
-static atomic_bool stop, signallers_stop;
+static atomic_bool signallers_stop;
 
-static void *target(void *argument) {
+static void *target(void *seed) {
     size_t bytes = (size_t)sysconf(_SC_SIGSTKSZ);
-    stack_t stack = {.ss_sp = malloc(bytes), .ss_size = bytes};
+    stack_t stack = {.ss_sp = malloc(bytes), .ss_size = bytes}, none = {.ss_flags = SS_DISABLE};
     CHECK(sigaltstack(&stack, NULL) == 0, "sigaltstack failed with errno %d", errno);
-    struct churn churn;
-    churn_begin(&churn, (uintptr_t)argument, 256 * KIB);
-    while (!atomic_load(&stop))
-        work(&churn);
-    churn_end(&churn);
+    work_until_stop(seed);
     end_handler_tables();
-    stack_t none = {.ss_flags = SS_DISABLE};
     sigaltstack(&none, NULL);
     free(stack.ss_sp);
     return NULL;
@@ -104,30 +90,24 @@ static void *signaller(void *argument) {
 static void check_storm(void) {
     pthread_t signallers[2];
     catch_signals(SA_ONSTACK);
-    for (size_t i = 0; i < TARGETS; i++)
-        CHECK(pthread_create(&targets[i], NULL, target, (void *)(i + 1)) == 0, "pthread_create failed");
-    for (size_t i = 0; i < 2; i++)
-        CHECK(pthread_create(&signallers[i], NULL, signaller, (void *)(i + 1)) == 0, "pthread_create failed");
+    threads_start(targets, TARGETS, target);
+    threads_start(signallers, 2, signaller);
     sleep_us((long)(seconds_argument(0) * 1e6));
     while (atomic_load(&signals_handled) < LEAST_SIGNALS)
         sleep_us(1000);
     /* No signal may reach a thread that is gone, or one whose table is being emptied. */
     atomic_store(&signallers_stop, true);
-    for (size_t i = 0; i < 2; i++)
-        pthread_join(signallers[i], NULL);
-    atomic_store(&stop, true);
-    for (size_t i = 0; i < TARGETS; i++)
-        pthread_join(targets[i], NULL);
-    mailboxes_empty();
+    threads_join(signallers, 2);
+    threads_stop(targets, TARGETS);
 }
 
 /* -- births and forks -- */
 
-static void *work_a_little(void *argument) {
+static void *work_a_little(void *seed) {
     struct churn churn;
-    churn_begin(&churn, (uintptr_t)argument, 64 * KIB);
+    churn_begin(&churn, (uintptr_t)seed, 64 * KIB);
     for (int i = 0; i < 5; i++)
-        work(&churn);
+        churn_work(&churn);
     churn_end(&churn);
     return NULL;
 }
@@ -139,71 +119,42 @@ static void first_threads(size_t number) {
     catch_signals(0);
     set_timers(60 + (long)(number * 7 % 100), 1000);
     for (size_t i = 0; i < 3; i++) {
-        work(&churn);
-        CHECK(pthread_create(&threads[i], NULL, work_a_little, (void *)(i + 1)) == 0, "pthread_create failed");
+        churn_work(&churn);
+        threads[i] = thread_start(work_a_little, (void *)(i + 1));
     }
-    for (size_t i = 0; i < 3; i++)
-        pthread_join(threads[i], NULL);
+    threads_join(threads, 3);
     set_timers(0, 0);
     _exit(0);
 }
 
-static void wait_for(pid_t child, const char *what) {
-    int status = 0;
-    double end = seconds_now() + HANG_SECONDS;
-    CHECK(child > 0, "fork failed with errno %d", errno);
-    while (waitpid(child, &status, WNOHANG) != child) {
-        if (seconds_now() > end) {
-            kill(child, SIGKILL);
-            CHECK(false, "%s hang", what);
-        }
-        sleep_us(200);
-    }
-    CHECK(!WIFSIGNALED(status), "%s: signal %d ended a process", what, WTERMSIG(status));
-    CHECK(WEXITSTATUS(status) == 0, "%s: status %d", what, WEXITSTATUS(status));
-}
-
 static void check_births(void) {
-    size_t count = number_argument(0, 100);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < number_argument(0, 100); i++) {
         pid_t child = fork();
         if (child == 0)
             first_threads(i + 1);
-        wait_for(child, "first threads under signals");
+        child_ends(child, 0, "first threads under signals");
     }
-}
-
-static void *work_on(void *argument) {
-    struct churn churn;
-    churn_begin(&churn, (uintptr_t)argument, 64 * KIB);
-    while (!atomic_load(&stop))
-        work(&churn);
-    churn_end(&churn);
-    return NULL;
 }
 
 static void check_forks(void) {
-    size_t count = number_argument(0, 200);
     static struct churn churn;
-    pthread_t thread;
     churn_begin(&churn, 1, 64 * KIB);
     catch_signals(0);
-    CHECK(pthread_create(&thread, NULL, work_on, (void *)1) == 0, "pthread_create failed");
+    pthread_t thread = thread_start(work_until_stop, (void *)1);
     set_timers(300, 2000);
-    for (size_t i = 0; i < count; i++) {
-        work(&churn);
+    for (size_t i = 0; i < number_argument(0, 200); i++) {
+        churn_work(&churn);
         pid_t child = fork();
         if (child == 0) {
             set_timers(200, 1000);
-            work(&churn);
+            churn_work(&churn);
             mailboxes_empty();
             _exit(0);
         }
-        wait_for(child, "forks under signals");
+        child_ends(child, 0, "forks under signals");
     }
     set_timers(0, 0);
-    atomic_store(&stop, true);
-    pthread_join(thread, NULL);
+    threads_stop(&thread, 1);
 }
 
 CHECKS({"timer", check_timer}, {"storm", check_storm}, {"births", check_births}, {"forks", check_forks})

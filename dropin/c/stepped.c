@@ -2,15 +2,12 @@
  * do for watchpoints that the processor has no registers for. The kernel then begins each section again before it has
  * come to its end.
  *
- * alone     a process with one thread
- * threads   one that has another thread, which works untraced meanwhile */
+ * traced             a process with one thread
+ * traced threads     one that has another thread, which works untraced meanwhile */
 #include "check.h"
 #include <commensal.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/ptrace.h>
-#include <sys/wait.h>
 
 /* Many times what the work below takes. */
 enum { STEPS = 1000 * 1000, BLOCKS = 6 };
@@ -50,7 +47,7 @@ static void be_traced(int has_threads) {
     cache = cm_cache_create("stepped", 200, 0, NULL);
     CHECK(cache != NULL, "no cache");
     if (has_threads)
-        CHECK(pthread_create(&thread, NULL, count, NULL) == 0, "no thread");
+        thread = thread_start(count, NULL);
     work();
     int64_t before = cm_counter_sum(&counter);
     CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0, "not to be traced: errno %d", errno);
@@ -59,7 +56,7 @@ static void be_traced(int has_threads) {
     raise(SIGSTOP);
     atomic_store(&ends, true);
     if (has_threads)
-        pthread_join(thread, NULL);
+        thread_join(thread);
     int64_t sum = cm_counter_sum(&counter);
     CHECK(has_threads ? sum >= before + BLOCKS : sum == before + BLOCKS, "%lld counted, before %lld", (long long)sum,
           (long long)before);
@@ -68,7 +65,8 @@ static void be_traced(int has_threads) {
     _exit(0);
 }
 
-static void trace(int has_threads) {
+static void check_traced(void) {
+    int has_threads = argument(0) != NULL;
     pid_t child = fork();
     CHECK(child >= 0, "no child: errno %d", errno);
     if (child == 0)
@@ -85,11 +83,7 @@ static void trace(int has_threads) {
     } while (WSTOPSIG(status) == SIGTRAP);
     CHECK(WSTOPSIG(status) == SIGSTOP, "signal %d after %d steps", WSTOPSIG(status), steps);
     CHECK(ptrace(PTRACE_CONT, child, NULL, NULL) == 0, "the child does not go on: errno %d", errno);
-    CHECK(waitpid(child, &status, 0) == child && status == 0, "status %x in the end", status);
+    child_ends(child, 0, "fork");
 }
 
-static void check_alone(void) { trace(0); }
-
-static void check_threads(void) { trace(1); }
-
-CHECKS({"alone", check_alone}, {"threads", check_threads})
+CHECKS({"traced", check_traced})

@@ -3,39 +3,12 @@
  * in_turn [COUNT]        COUNT threads one after the other; the footprint comes back
  * together ROUNDS [MIB]  200 threads at once, each with blocks of its own and blocks that change hands; doing
  *                        the same again takes no more memory
- * footprint ROUNDS [MIB] the same; after malloc_trim the memory is back
- * migrate SECONDS        as together, by four threads that are moved from CPU to CPU all the time
  * small_stacks           threads with the least stack there is use every size of block
  * left_behind            what a thread allocated lives on after it and is freed by others
- * much                   a thread has 20 GiB at a time, untouched
- * very_many COUNT        one more thread than COUNT that rest does not ask the kernel, block by block, who lives */
+ * much                   a thread has 20 GiB at a time, untouched */
 #include "churn.h"
-#include "filter.h"
 
 #include <limits.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <sched.h>
-#include <semaphore.h>
-#include <signal.h>
-
-static atomic_bool stop;
-
-static pthread_t start_thread(size_t stack_bytes, void *(*body)(void *), void *argument) {
-    pthread_t thread;
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, stack_bytes);
-    int error = pthread_create(&thread, &attributes, body, argument);
-    CHECK(error == 0, "pthread_create returned %d", error);
-    pthread_attr_destroy(&attributes);
-    return thread;
-}
-
-static void join(pthread_t thread) {
-    int error = pthread_join(thread, NULL);
-    CHECK(error == 0, "pthread_join returned %d", error);
-}
 
 /* Each thread frees what its predecessor left and leaves something itself. */
 static void *short_life(void *argument) {
@@ -56,7 +29,7 @@ static void *short_life(void *argument) {
 static void check_in_turn(void) {
     size_t count = number_argument(0, 10000), settled = 0;
     for (size_t i = 0; i < count; i++) {
-        join(start_thread(256 * KIB, short_life, (void *)(uintptr_t)i));
+        thread_join(thread_start(short_life, (void *)i));
         if (i == count / 10)
             settled = resident_bytes();
     }
@@ -68,12 +41,10 @@ static void check_in_turn(void) {
 
 enum { AT_ONCE = 200 };
 
-static size_t crowd_rounds = SIZE_MAX;
-
-static void *crowd_member(void *argument) {
+static void *crowd_member(void *seed) {
     struct churn churn;
-    churn_begin(&churn, (uintptr_t)argument, 32 * KIB);
-    for (size_t round = 0; round < crowd_rounds && !atomic_load(&stop); round++) {
+    churn_begin(&churn, (uintptr_t)seed, 32 * KIB);
+    for (size_t round = 0; round < number_argument(0, 20); round++) {
         churn_steps(&churn, 200);
         mailbox_steps(&churn.random, 100, 8 * KIB);
         burst(&churn.random);
@@ -84,11 +55,9 @@ static void *crowd_member(void *argument) {
 
 static void run_crowd(void) {
     pthread_t threads[AT_ONCE];
-    crowd_rounds = number_argument(0, 20);
-    for (size_t i = 0; i < AT_ONCE; i++)
-        threads[i] = start_thread(256 * KIB, crowd_member, (void *)(uintptr_t)(i + 1));
-    for (size_t i = 0; i < AT_ONCE; i++)
-        join(threads[i]);
+    set_stack_bytes(256 * KIB);
+    threads_start(threads, AT_ONCE, crowd_member);
+    threads_join(threads, AT_ONCE);
     mailboxes_empty();
 }
 
@@ -101,52 +70,7 @@ static void check_together(void) {
           "memory is not reused: resident %zu, then %zu after the same again", once, twice);
 }
 
-/* What is left are the stacks that libc keeps, and little else: where every thread has a slot of its own, the arrays of
- * the slots that wait for the next threads. */
-static void check_footprint(void) {
-    size_t before = resident_bytes();
-    run_crowd();
-    size_t after = resident_bytes();
-    malloc_trim(0);
-    size_t trimmed = resident_bytes();
-    CHECK(trimmed < before + (size_t)number_argument(1, 32) * MIB,
-          "memory is kept: resident %zu at first, %zu after 200 threads, %zu trimmed", before, after, trimmed);
-}
-
-enum { MOVED = 4 };
-
-static void move_thread(pthread_t thread, size_t step) {
-    cpu_set_t allowed, one;
-    sched_getaffinity(0, sizeof allowed, &allowed);
-    size_t chosen = step % (size_t)CPU_COUNT(&allowed);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &allowed) || chosen-- != 0)
-            continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        pthread_setaffinity_np(thread, sizeof one, &one);
-        return;
-    }
-}
-
-static void check_migrate(void) {
-    double end = seconds_now() + seconds_argument(0);
-    pthread_t threads[MOVED];
-    uint64_t random = 1;
-    for (size_t i = 0; i < MOVED; i++)
-        threads[i] = start_thread(256 * KIB, crowd_member, (void *)(uintptr_t)(i + 1));
-    while (seconds_now() < end) {
-        move_thread(threads[random_below(&random, MOVED)], random_below(&random, 1024));
-        sleep_us((long)random_below(&random, 200));
-    }
-    atomic_store(&stop, true);
-    for (size_t i = 0; i < MOVED; i++)
-        join(threads[i]);
-    mailboxes_empty();
-}
-
-static void *use_all_sizes(void *argument) {
-    (void)argument;
+static void *use_all_sizes(void *unused) {
     for (size_t size = 1; size <= 8 * MIB; size = size * 9 / 8 + 1) {
         unsigned char *block = malloc(size);
         CHECK(block != NULL, "malloc(%zu) failed with errno %d", size, errno);
@@ -156,16 +80,15 @@ static void *use_all_sizes(void *argument) {
         free(block);
         free(aligned_block(4096, size));
     }
-    return NULL;
+    return unused;
 }
 
 static void check_small_stacks(void) {
+    set_stack_bytes(PTHREAD_STACK_MIN);
     for (int round = 0; round < 5; round++) {
         pthread_t threads[8];
-        for (size_t i = 0; i < 8; i++)
-            threads[i] = start_thread(PTHREAD_STACK_MIN, use_all_sizes, NULL);
-        for (size_t i = 0; i < 8; i++)
-            join(threads[i]);
+        threads_start(threads, 8, use_all_sizes);
+        threads_join(threads, 8);
     }
 }
 
@@ -180,22 +103,21 @@ static void *bequeath(void *argument) {
     return NULL;
 }
 
-static void *inherit(void *argument) {
-    (void)argument;
+static void *inherit(void *unused) {
     for (size_t i = 0; i < HEIRLOOMS; i++)
         parcel_drop(heirlooms[i], "allocated by a thread that ended");
-    return NULL;
+    return unused;
 }
 
 static void check_left_behind(void) {
     size_t settled = 0, last = 0;
     for (size_t round = 0; round < 20; round++) {
-        join(start_thread(256 * KIB, bequeath, (void *)round));
+        thread_join(thread_start(bequeath, (void *)round));
         last = resident_bytes();
         if (round == 4)
             settled = last;
         if (round % 2)
-            join(start_thread(256 * KIB, inherit, NULL));
+            thread_join(thread_start(inherit, NULL));
         else
             inherit(NULL);
     }
@@ -204,8 +126,7 @@ static void check_left_behind(void) {
 
 /* A thread that owns no counter has more than 2^30 of whatever a statistic may count it by, 16 bytes; nothing is
  * touched. */
-static void *have_much(void *argument) {
-    (void)argument;
+static void *have_much(void *unused) {
     enum { BLOCKS = 20 };
     char *blocks[BLOCKS];
     for (size_t i = 0; i < BLOCKS; i++) {
@@ -214,73 +135,15 @@ static void *have_much(void *argument) {
     }
     for (size_t i = 0; i < BLOCKS; i++)
         free(blocks[i]);
-    return NULL;
+    return unused;
 }
 
 static void check_much(void) {
     char *own = malloc(1 << 20);
     CHECK(own != NULL, "no MiB: errno %d", errno);
-    join(start_thread(256 * KIB, have_much, NULL));
+    thread_join(thread_start(have_much, NULL));
     free(own);
 }
 
-static sem_t rests, ends;
-static atomic_int questions;
-
-static void *rest(void *unused) {
-    for (size_t i = 0; i < 40; i++)
-        free(malloc(100 + 10 * i));
-    sem_post(&rests);
-    sem_wait(&ends);
-    return unused;
-}
-
-static void count_question(int signal) {
-    (void)signal;
-    atomic_fetch_add(&questions, 1);
-}
-
-/* From here on a question of this thread after another one is counted, and has no answer. */
-static void count_questions(void) {
-    struct filter filter;
-    CHECK(signal(SIGSYS, count_question) != SIG_ERR, "no handler");
-    filter_begin(&filter);
-    filter_call(&filter, SYS_tgkill, SECCOMP_RET_TRAP);
-    filter_install(&filter, SECCOMP_RET_ALLOW, 0, false);
-}
-
-static void *work_beside(void *unused) {
-    enum { BLOCKS = 100, ROUNDS = 20, MOST = 200 };
-    void *blocks[BLOCKS];
-    count_questions();
-    for (size_t round = 0; round < ROUNDS; round++) {
-        for (size_t i = 0; i < BLOCKS; i++)
-            CHECK((blocks[i] = malloc(64)) != NULL, "no block");
-        for (size_t i = 0; i < BLOCKS; i++)
-            free(blocks[i]);
-    }
-    int asked = atomic_load(&questions);
-    CHECK(asked <= MOST, "for %d blocks the kernel was asked %d times whether a thread lives", BLOCKS * ROUNDS, asked);
-    return unused;
-}
-
-static void check_very_many(void) {
-    size_t count = number_argument(0, 1100);
-    pthread_t *threads = malloc(count * sizeof *threads);
-    sem_init(&rests, 0, 0);
-    sem_init(&ends, 0, 0);
-    for (size_t i = 0; i < count; i++) {
-        threads[i] = start_thread(64 * KIB, rest, NULL);
-        sem_wait(&rests);
-    }
-    join(start_thread(64 * KIB, work_beside, NULL));
-    for (size_t i = 0; i < count; i++)
-        sem_post(&ends);
-    for (size_t i = 0; i < count; i++)
-        join(threads[i]);
-    free(threads);
-}
-
-CHECKS({"in_turn", check_in_turn}, {"together", check_together}, {"footprint", check_footprint},
-       {"migrate", check_migrate}, {"small_stacks", check_small_stacks}, {"left_behind", check_left_behind},
-       {"much", check_much}, {"very_many", check_very_many})
+CHECKS({"in_turn", check_in_turn}, {"together", check_together}, {"small_stacks", check_small_stacks},
+       {"left_behind", check_left_behind}, {"much", check_much})

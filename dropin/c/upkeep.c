@@ -7,12 +7,7 @@
  * user       the program sets its user and groups, which each thread has to do, beside the library's thread */
 #include "check.h"
 #include <commensal.h>
-#include <pthread.h>
 #include <sched.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { BLOCKS = 3000 };
 
@@ -21,9 +16,8 @@ static size_t size_of_block(size_t at) {
     return sizes[at % 6];
 }
 
-static void *peak(void *argument) {
+static void *peak(void *unused) {
     static char *blocks[BLOCKS];
-    (void)argument;
     for (size_t at = 0; at < BLOCKS; at++) {
         blocks[at] = malloc(size_of_block(at));
         CHECK(blocks[at] != NULL, "no memory");
@@ -31,13 +25,7 @@ static void *peak(void *argument) {
     }
     for (size_t at = 0; at < BLOCKS; at++)
         free(blocks[at]);
-    return NULL;
-}
-
-static void in_a_thread(void) {
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, peak, NULL) == 0, "no thread");
-    CHECK(pthread_join(thread, NULL) == 0, "not joined");
+    return unused;
 }
 
 static cm_upkeep_figures figures(void) {
@@ -46,11 +34,6 @@ static cm_upkeep_figures figures(void) {
     cm_upkeep_report(&read);
     CHECK(errno == 123, "errno is %d", errno);
     return read;
-}
-
-static void sleep_ns(int64_t ns) {
-    struct timespec time = {ns / 1000000000, ns % 1000000000};
-    nanosleep(&time, NULL);
 }
 
 static void check_settings(void) {
@@ -73,22 +56,11 @@ static void *rest(void *unused) {
     return unused;
 }
 
-static void rest_beside(void) {
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, rest, NULL) == 0, "no thread");
-}
-
-static unsigned threads(void) {
-    struct stat status;
-    CHECK(stat("/proc/self/task", &status) == 0, "errno %d", errno);
-    return (unsigned)status.st_nlink - 2;
-}
-
 static void have_shepherd_alone(void) {
     double end = seconds_now() + HANGS_AFTER_SECONDS;
     do {
         CHECK(seconds_now() < end, "no thread of the library's");
-        in_a_thread();
+        thread_join(thread_start(peak, NULL));
     } while (!figures().has_shepherd);
 }
 
@@ -96,44 +68,44 @@ static void check_leaves(void) {
     for (int turn = 0; turn < 2; turn++) {
         have_shepherd_alone();
         /* The kernel may know a joined thread for a moment. */
-        while (threads() > 2)
-            sleep_ns(100000);
+        while (thread_count() > 2)
+            sleep_us(100);
         pid_t child = fork();
-        CHECK(child >= 0 && threads() == 1, "forked with %u threads", threads());
+        CHECK(child >= 0 && thread_count() == 1, "forked with %u threads", thread_count());
         if (child == 0)
             _exit(0);
-        CHECK(waitpid(child, NULL, 0) == child, "no child");
+        child_ends(child, 0, "fork");
         have_shepherd_alone();
-        CHECK(unshare(CLONE_THREAD) == 0, "errno %d with %u threads", errno, threads());
+        CHECK(unshare(CLONE_THREAD) == 0, "errno %d with %u threads", errno, thread_count());
     }
     have_shepherd_alone();
-    for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && threads() > 1; turn++)
-        sleep_ns(10000000);
+    for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && thread_count() > 1; turn++)
+        sleep_us(10000);
     for (int turn = 0; turn < 100; turn++) {
         peak(NULL);
-        sleep_ns(5000000);
-        CHECK(threads() == 1, "%u threads", threads());
+        sleep_us(5000);
+        CHECK(thread_count() == 1, "%u threads", thread_count());
     }
-    rest_beside();
-    for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && threads() < 3; turn++) {
+    thread_start(rest, NULL);
+    for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && thread_count() < 3; turn++) {
         peak(NULL);
-        sleep_ns(10000000);
+        sleep_us(10000);
     }
-    CHECK(threads() == 3, "%u threads", threads());
+    CHECK(thread_count() == 3, "%u threads", thread_count());
 }
 
 static void check_user(void) {
-    rest_beside();
+    thread_start(rest, NULL);
     CHECK(cm_upkeep_set("interval_ms", 20) == 0, "not set");
     /* It ends when there is nothing to do, and may do so before. */
     for (int tries = 0; tries < 20; tries++) {
         uint64_t before = figures().bytes;
-        in_a_thread();
+        thread_join(thread_start(peak, NULL));
         for (int turn = 0; turn < HANGS_AFTER_SECONDS * 100 && figures().bytes < before + (uint64_t)(40 * MIB);
              turn++) {
             if (!figures().has_shepherd)
                 free(malloc(100000));
-            sleep_ns(10000000);
+            sleep_us(10000);
         }
         CHECK(setuid(getuid()) == 0 && setgid(getgid()) == 0, "not set");
         if (figures().has_shepherd)

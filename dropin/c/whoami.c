@@ -1,8 +1,6 @@
-/* Says what kind of process it is: its users, whether rseq is on, and whether LIBRARY is loaded.
+/* Says what kind of process it is: whether rseq is on, and whether LIBRARY is loaded. Also built statically.
  *
- *     whoami LIBRARY      prints "uid U euid E rseq on|off library loaded|absent"
- *
- * Also built statically and run set-user-id. */
+ *     whoami LIBRARY      prints "rseq on|off library loaded|absent" */
 #include "check.h"
 
 #include <sys/rseq.h>
@@ -24,8 +22,7 @@ int main(int count, char **arguments) {
     void *block = malloc(1000);
     CHECK(block != NULL, "malloc failed with errno %d", errno);
     fill(block, 1000, 1);
-    printf("uid %u euid %u rseq %s library %s\n", getuid(), geteuid(), __rseq_size > 0 ? "on" : "off",
-           is_mapped(arguments[1]) ? "loaded" : "absent");
+    printf("rseq %s library %s\n", __rseq_size > 0 ? "on" : "off", is_mapped(arguments[1]) ? "loaded" : "absent");
     free(block);
     return 0;
 }

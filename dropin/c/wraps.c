@@ -2,14 +2,12 @@
  * libraries have them.
  *
  * under_lock    its pthread_create takes a lock, and it allocates while it holds that, until the library has made a
- * thread of its own mappings      its munmap and madvise see what the library returns to the kernel, as `syscalls:libc`
- * has it */
+ *               thread of its own
+ * mappings      its munmap and madvise see what the library returns to the kernel, as `syscalls:libc` has it */
 #include "check.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -49,15 +47,6 @@ static void check_mappings(void) {
     CHECK(unmapped > 0 && advised > 0, "munmap was called %d times, madvise %d", unmapped, advised);
 }
 
-static int threads_there(void) {
-    int count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    while (readdir(tasks) != NULL)
-        count++;
-    closedir(tasks);
-    return count - 2;
-}
-
 static void *waits(void *unused) {
     pause();
     return unused;
@@ -65,9 +54,8 @@ static void *waits(void *unused) {
 
 static void check_under_lock(void) {
     static void *blocks[4000];
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, waits, NULL) == 0, "pthread_create failed");
-    while (threads_there() < 3) {
+    thread_start(waits, NULL);
+    while (thread_count() < 3) {
         pthread_mutex_lock(&threads_lock);
         for (size_t i = 0; i < 4000; i++)
             blocks[i] = malloc(16 + i * 37 % 8000);

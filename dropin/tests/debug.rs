@@ -29,7 +29,6 @@ in_both_modes! {
     sites_of_a_neighbour: |mode| leads_to(mode, "run_over", &[("now", "drop_one"), ("allocated", "make_one")]);
     sites_of_a_stranger: |mode| leads_to(mode, "stranger", &[("now", "drop_one")]);
     blocks_of_malloc: super::blocks_of_malloc;
-    wrong_options: super::wrong_options;
 }
 
 /// What the program of this check says, and how it ends, with the cache's `debug` set so.
@@ -39,7 +38,8 @@ fn outcomes(mode: Mode, check: &str, conf: &str) -> Vec<Outcome> {
 
 /// The check ends by a report whose first line says this; without the option, by none.
 fn finds(mode: Mode, check: &str, options: &str, text: &str) {
-    for outcome in outcomes(mode, check, &format!("cache.watched*.debug:{options}")) {
+    let misuse = format!("misuse {check}");
+    for outcome in outcomes(mode, &misuse, &format!("cache.watched*.debug:{options}")) {
         let first = first_line(&outcome);
         assert!(first.starts_with("commensal: cache watched"), "{}", outcome.report("the cache is not named"));
         assert!(first.contains(text), "{}", outcome.report(&format!("expected {text:?}")));
@@ -47,7 +47,7 @@ fn finds(mode: Mode, check: &str, options: &str, text: &str) {
     // What the general heap finds by itself, sooner or later, would be no proof of the opposite.
     if matches!(options, "redzone" | "poison") {
         let other = if options == "redzone" { "poison" } else { "redzone" };
-        for outcome in outcomes(mode, check, &format!("cache.watched*.debug:{other}")) {
+        for outcome in outcomes(mode, &misuse, &format!("cache.watched*.debug:{other}")) {
             outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("found by {other} alone: {report}"));
         }
     }
@@ -61,7 +61,7 @@ fn first_line(outcome: &Outcome) -> &str {
 
 /// Each section of the report leads first to this function.
 fn leads_to(mode: Mode, check: &str, sections: &[(&str, &str)]) {
-    for outcome in outcomes(mode, check, ALL) {
+    for outcome in outcomes(mode, &format!("misuse {check}"), ALL) {
         first_line(&outcome);
         for &(section, expected) in sections {
             let found = first_function(&outcome, section);
@@ -100,22 +100,10 @@ fn blocks_of_malloc(mode: Mode) {
                 assert!(is_told, "{}", outcome.report(&format!("{how}, {bytes} bytes")));
                 assert_eq!(first_function(&outcome, "now"), "drop_block", "{}", outcome.report(how));
                 // In a program that the library is a part of, so are the functions that calloc and its kin consist of.
-                if how == "malloc" || outcome.stderr.lines().nth(1).is_some() && is_shared(&outcome) {
+                if how == "malloc" || outcome.stderr.contains("_shared+") {
                     assert_eq!(first_function(&outcome, "allocated"), "make_block", "{}", outcome.report(how));
                 }
             }
         }
-    }
-}
-
-fn is_shared(outcome: &Outcome) -> bool {
-    outcome.stderr.contains("_shared+")
-}
-
-/// They are named, with what would be right, and the program runs as without them.
-fn wrong_options(mode: Mode) {
-    for outcome in ended(mode, "debug sound", "cache.watched.debug:redzones") {
-        let text = "cache.watched.debug cannot be 'redzones': expected off, all, or some of redzone, poison, track, quarantine";
-        assert!(outcome.stderr.contains(text), "{}", outcome.report("not named"));
     }
 }

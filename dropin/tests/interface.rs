@@ -20,8 +20,6 @@ in_both_modes! {
     replaced_operators: "replaced forms";
     bad_alloc: "cxx bad_alloc";
     new_handler: "cxx new_handler";
-    throwing_constructors: "cxx constructors";
-    thread_local_objects: |mode| check("cxx thread_local").ends(mode, 0, &["main's object destroyed"]);
 
     program_with_its_own_malloc: |mode| check("own_malloc").ends(mode, 0, &["own malloc served"]);
     linked_statically: |mode| linked(mode, "abi_with_archive", Linkage::Static);

@@ -18,21 +18,17 @@ in_both_modes! {
 
     cache_basics: |mode| holds(mode, "cache basics");
     cache_hooks: |mode| holds(mode, "cache hooks");
-    cache_served_by_general_classes: |mode| drop(ended(mode, "cache general", "cache.*.dedicated:off,cache.own.dedicated:on"));
-    cache_wrong_rules: super::cache_wrong_rules;
+    cache_served_by_general_classes: super::cache_served_by_general_classes;
     cache_table_at_exit: super::cache_table_at_exit;
     cache_given_to_another: |mode| ends_with(mode, "cache mixed_up", "was given back to a cache that it is not from");
 
     group_basics: |mode| holds(mode, "group basics");
-    group_nesting: |mode| holds(mode, "group nesting");
     group_own: |mode| holds(mode, "group own");
     group_faults: |mode| holds(mode, "group faults");
 
     rcu_basics: |mode| holds(mode, "rcu basics");
-    rcu_list: |mode| holds(mode, "rcu list");
     rcu_deferred: |mode| holds(mode, "rcu deferred");
     rcu_registered: |mode| holds(mode, "rcu registered");
-    rcu_forks: |mode| holds(mode, "rcu forks");
     rcu_sandboxed: |mode| holds(mode, "rcu sandboxed");
     rcu_main_that_leaves: super::rcu_main_that_leaves;
 
@@ -43,11 +39,9 @@ in_both_modes! {
     locks_none: |mode| holds(mode, "locks none");
     locks_known: |mode| holds(mode, "locks known");
     locks_busy: |mode| holds(mode, "locks busy");
-    locks_forks: |mode| holds(mode, "locks forks");
     locks_text_at_exit: super::locks_text_at_exit;
     locks_json_at_exit: super::locks_json_at_exit;
     locks_filters: super::locks_filters;
-    locks_wrong_settings: super::locks_wrong_settings;
 }
 
 /// The examples in the first comment of the header, one after the other.
@@ -100,15 +94,9 @@ fn cache_table_at_exit(mode: Mode) {
     }
 }
 
-/// They are named, with what would be right, and the program runs as without them.
-fn cache_wrong_rules(mode: Mode) {
-    for outcome in ended(mode, "cache basics", "cache.test.dedicated:perhaps,cache.test.dedicatd:off") {
-        for said in [
-            "cache.test.dedicated cannot be 'perhaps': expected off or on; ignored",
-            "unknown key 'cache.test.dedicatd' (did you mean 'cache.NAME.dedicated'?); ignored",
-        ] {
-            assert!(outcome.stderr.contains(said), "{}", outcome.report(&format!("{said:?} was not said")));
-        }
+fn cache_served_by_general_classes(mode: Mode) {
+    for line in ["cache general", "cache hooks general"] {
+        ended(mode, line, "cache.*.dedicated:off,cache.own.dedicated:on");
     }
 }
 
@@ -174,20 +162,5 @@ fn locks_filters(mode: Mode) {
             let expected = format!("{NOBODY} whose type or caller contains '{filter}'");
             assert!(if is_shown { rows == 1 } else { said.trim_end() == expected }, "{filter}: {said}");
         }
-    }
-}
-
-/// They are named, with what would be right, and the program runs as without them.
-fn locks_wrong_settings(mode: Mode) {
-    let long = "z".repeat(65);
-    for said in said(mode, "locks none", &format!("locks:perhaps,locks.filter:{long},lockz:exit,locks:off")) {
-        let expected = [
-            "locks cannot be 'perhaps': expected off, exit or json; ignored".to_owned(),
-            format!("locks.filter cannot be '{long}': expected a text of 1 to 64 bytes; ignored"),
-            "unknown key 'lockz' (did you mean 'locks'?); ignored".to_owned(),
-        ];
-        let found: Vec<&str> =
-            said.lines().map(|line| line.trim_start_matches("commensal: COMMENSAL_CONF: ")).collect();
-        assert_eq!(found, expected);
     }
 }
