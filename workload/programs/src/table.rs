@@ -112,16 +112,4 @@ mod tests {
         assert_eq!(checksums(), CHECKSUMS, "these are found, those are in tests/checksums.txt");
         assert_eq!(checksums(), CHECKSUMS, "the second time");
     }
-
-    #[test]
-    fn names_are_kebab_case_and_distinct() {
-        let mut names: Vec<&str> = KERNELS.iter().map(|kernel| kernel.name).collect();
-        names.extend(PROBES.iter().map(|probe| probe.name));
-        names.push(processes::CHILD);
-        assert!(names.iter().all(|name| name.chars().all(|c| c.is_ascii_lowercase() || c == '-')));
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
-    }
 }
