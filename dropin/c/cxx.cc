@@ -6,7 +6,6 @@
 #include "forms.h"
 
 #include <cstring>
-#include <memory>
 #include <sys/resource.h>
 #include <thread>
 
@@ -32,28 +31,11 @@ void check_form(const Form &form, std::size_t size) {
     form.drop(nullptr, size);
 }
 
-struct alignas(64) Line {
-    char bytes[64];
-};
-
-struct alignas(4096) Page {
-    char bytes[4096];
-};
-
-template <typename T> void check_over_aligned() {
-    auto one = std::make_unique<T>();
-    auto many = std::unique_ptr<T[]>(new T[7]);
-    CHECK(reinterpret_cast<std::uintptr_t>(one.get()) % alignof(T) == 0, "new T gave %p", (void *)one.get());
-    CHECK(reinterpret_cast<std::uintptr_t>(many.get()) % alignof(T) == 0, "new T[] gave %p", (void *)many.get());
-}
-
 void check_operators() {
     for (const Form &form : forms()) {
         for (std::size_t size = 0; size < 600 * KIB; size += size / 3 + 1)
             check_form(form, size);
     }
-    check_over_aligned<Line>();
-    check_over_aligned<Page>();
     // Memory from new may be freed by free in all common libraries, and programs rely on it.
     std::free(::operator new(100));
     ::operator delete(std::malloc(100));
