@@ -39,7 +39,8 @@ fn dispatch(prefix: &[&str], arguments: &[String]) -> Result<(), String> {
         return (probe.run)(rest).map_err(|why| format!("{name}: {why}"));
     }
     if name == processes::CHILD {
-        print(processes::child_sum(child_number(rest)?));
+        let number = rest.first().and_then(|word| word.parse().ok());
+        print(processes::child_sum(number.ok_or("expected the child's number")?));
         return Ok(());
     }
     Err(format!("the name is `{name}`; expected {}", names()))
@@ -55,13 +56,6 @@ fn scale(rest: &[String]) -> Result<Scale, String> {
             .and_then(Scale::from_percent)
             .ok_or_else(|| format!("the percentage is `{word}`; expected a number from {first} to {last}")),
         [_, more, ..] => Err(format!("`{more}` is one argument too many; expected NAME [PERCENT]")),
-    }
-}
-
-fn child_number(rest: &[String]) -> Result<u64, String> {
-    match rest {
-        [word] => word.parse().map_err(|_| format!("the child's number is `{word}`; expected a number")),
-        _ => Err(format!("{} arguments follow; expected the child's number", rest.len())),
     }
 }
 
