@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -193,12 +193,12 @@ impl Answers {
                 done.fetch_add(1, Ordering::Relaxed);
             }
         };
-        let (mut progress, began) = (Progress::new(), Instant::now());
+        let progress = Progress::new();
         thread::scope(|scope| {
             let at_once = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
             let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
             while workers.iter().any(|worker| !worker.is_finished()) {
-                progress.part(done.load(Ordering::Relaxed) as f64 / jobs.len() as f64, "simulated", began);
+                progress.part(done.load(Ordering::Relaxed) as f64 / jobs.len() as f64, "simulated");
                 thread::sleep(LOOK);
             }
         });

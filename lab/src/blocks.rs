@@ -8,8 +8,10 @@
 //! The number of blocks is fixed before the first that counts, or the run ends when the interval is narrow enough. It never ends
 //! because a difference has shown.
 
+use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -120,7 +122,7 @@ pub struct Plan {
     /// What a shell does before each run, outside of what is measured.
     pub prepare: Option<String>,
     /// What each run reads from standard input.
-    pub input: Option<std::path::PathBuf>,
+    pub input: Option<PathBuf>,
     /// The one CPU that everything runs on.
     pub cpu: Option<usize>,
     /// What runs said that need not be made; empty unless they are simulated.
@@ -188,16 +190,21 @@ pub fn measure(subjects: Vec<Subject>, arms: &[Arm], plan: Plan, interrupt: &Int
     let start = Instant::now();
     let arms: Vec<Arm> = [arms[0].clone(), arms[0].again()].into_iter().chain(arms[1..].iter().cloned()).collect();
     let mut session = Session::new(subjects, arms, plan, interrupt)?;
-    let interrupted = match session.measure() {
-        Ok(is_whole) => !is_whole,
-        Err(error) if session.blocks() == 0 => return Err(error),
+    let ended = session.measure();
+    session.progress.finish();
+    let mut rows: Vec<Row> = session.series.iter().map(Series::row).collect();
+    let interrupted = !*ended.as_ref().unwrap_or(&false);
+    let blocks = session.blocks();
+    match ended {
+        Err(error) if blocks == 0 => return Err(error),
         // What was measured before it is not lost.
         Err(error) => {
-            session.trouble = Some(error);
-            true
+            let finding = Finding { what: format!("{error:#}"), is_fault: true, ..Finding::default() };
+            rows[0].findings.push(finding);
         }
-    };
-    Ok(session.finish(interrupted, start.elapsed()))
+        Ok(_) => {}
+    }
+    Ok(Measured { arms: session.arms, rows, blocks, interrupted, elapsed: start.elapsed(), plan: session.plan })
 }
 
 struct Session {
@@ -208,8 +215,6 @@ struct Session {
     interrupt: Interrupt,
     rng: Rng,
     progress: Progress,
-    /// What ended it early.
-    trouble: Option<anyhow::Error>,
 }
 
 /// A subject while it is measured.
@@ -219,15 +224,12 @@ struct Series {
     /// By arm, then by block; none once the arm failed.
     samples: Vec<Option<Vec<Vec<f64>>>>,
     slowest_baseline: Option<f64>,
-    unreadable: Vec<Finding>,
 }
 
 impl Session {
     fn new(subjects: Vec<Subject>, arms: Vec<Arm>, plan: Plan, interrupt: &Interrupt) -> Result<Self> {
-        let input = plan
-            .input
-            .as_ref()
-            .map(|path| std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display())));
+        let open = |path: &PathBuf| File::open(path).with_context(|| format!("cannot read {}", path.display()));
+        let input = plan.input.as_ref().map(open);
         let mut starter = Starter::new(input.transpose()?, interrupt.clone())?;
         if let Some(cpu) = plan.cpu {
             starter.pin(cpu);
@@ -237,19 +239,18 @@ impl Session {
             witness: Witness::new(&subject.name(), names.clone(), subject.prints_the_same),
             samples: arms.iter().map(|_| Some(Vec::new())).collect(),
             slowest_baseline: None,
-            unreadable: Vec::new(),
             subject,
         });
         let rng = Rng::with_seed(plan.seed);
         let (interrupt, progress) = (interrupt.clone(), Progress::new());
-        Ok(Self { series: series.collect(), arms, plan, starter, interrupt, rng, progress, trouble: None })
+        Ok(Self { series: series.collect(), arms, plan, starter, interrupt, rng, progress })
     }
 
     /// Whether it came to its end.
     fn measure(&mut self) -> Result<bool> {
         let start = Instant::now();
         for warm_up in 0..self.plan.warm_ups {
-            self.progress.dropped(warm_up + 1);
+            self.progress.block(format!("warm-up {}", warm_up + 1), 0, 1, self.runs());
             if !self.block(warm_up == 0)? {
                 return Ok(false);
             }
@@ -261,10 +262,9 @@ impl Session {
             Length::Fitting(budget) => of_one.map_or(budget.least, |of_one| budget.blocks(of_one)),
             Length::Width { least, .. } => least,
         };
-        let (mut done, counted) = (0, Instant::now());
+        let mut done = 0;
         while done < planned {
-            let of_one = counted.elapsed().checked_div(done as u32).or(of_one);
-            self.progress.block(done, planned, of_one);
+            self.progress.block(format!("block {} of {planned}", done + 1), done, planned, self.runs());
             if !self.block(self.is_simulated() && done == 0)? {
                 return Ok(false);
             }
@@ -279,6 +279,16 @@ impl Session {
 
     fn is_simulated(&self) -> bool {
         self.plan.warm_ups == 0
+    }
+
+    /// The arms that are run.
+    fn order(&self) -> Vec<usize> {
+        (0..self.arms.len()).filter(|arm| *arm != CONTROL || !self.is_simulated()).collect()
+    }
+
+    /// How many runs a block has.
+    fn runs(&self) -> usize {
+        self.order().len() * self.series.len()
     }
 
     /// How many blocks it takes, as far as can be told: an interval shrinks as the root of their number. No more than twice what is
@@ -308,15 +318,11 @@ impl Session {
     fn block(&mut self, is_first: bool) -> Result<bool> {
         let before: Vec<usize> = self.series.iter().map(Series::len).collect();
         for at in 0..self.series.len() {
-            let mut order: Vec<usize> = (0..self.arms.len()).collect();
-            if self.is_simulated() {
-                order.remove(CONTROL);
-            }
+            let mut order = self.order();
             // What the baseline does and takes is what the others are held against.
             if !is_first {
                 self.rng.shuffle(&mut order);
             }
-            let runs = order.len() * self.series.len();
             for arm in order {
                 let ran = self.run(at, arm);
                 if !matches!(ran, Ok(true)) {
@@ -325,7 +331,7 @@ impl Session {
                     }
                     return ran;
                 }
-                self.progress.ran(runs);
+                self.progress.ran();
             }
             if self.is_simulated() {
                 let samples = &mut self.series[at].samples;
@@ -368,7 +374,7 @@ impl Session {
             let (name, arm) = (program.arguments[0].to_string_lossy(), &self.arms[arm].name);
             bail!("{name}: {} under {arm}{said}; if this program may fail, add --allow-failure", run.end);
         }
-        series.note(arm, &run, &mut self.starter, &self.arms[arm].name)?;
+        series.note(arm, &run, &mut self.starter)?;
         Ok(true)
     }
 
@@ -407,17 +413,6 @@ impl Session {
         ensure!(status.success(), "--prepare {script:?} ended with {status}: {}", text.trim());
         Ok(true)
     }
-
-    fn finish(self, interrupted: bool, elapsed: Duration) -> Measured {
-        self.progress.finish();
-        let blocks = self.blocks();
-        let mut rows: Vec<Row> = self.series.iter().map(Series::row).collect();
-        if let Some(error) = self.trouble {
-            let (row, arm, what) = (String::new(), String::new(), format!("{error:#}"));
-            rows[0].findings.push(Finding { row, arm, what, detail: String::new(), is_fault: true });
-        }
-        Measured { arms: self.arms, rows, blocks, interrupted, elapsed, plan: self.plan }
-    }
 }
 
 impl Series {
@@ -430,37 +425,29 @@ impl Series {
         self.slowest_baseline.map_or(FIRST_LIMIT, of)
     }
 
-    fn note(&mut self, arm: usize, run: &Run, starter: &mut Starter, name: &str) -> Result<()> {
-        let mut is_sound = self.witness.saw(arm, run, starter.printed()?)?;
-        if is_sound && arm == 0 {
+    fn note(&mut self, arm: usize, run: &Run, starter: &mut Starter) -> Result<()> {
+        let is_sound = self.witness.saw(arm, run, starter.printed()?)?;
+        if is_sound && arm == BASELINE {
             let seconds = run.cost.wall_s * f64::from(self.subject.program.times);
             self.slowest_baseline = Some(self.slowest_baseline.unwrap_or(0.0).max(seconds));
         }
         let text = if self.subject.prints_the_same { String::new() } else { starter.text()? };
-        match (self.subject.read)(run, &text) {
-            Some(figures) if is_sound && figures.len() == self.subject.metrics.len() => {
-                self.samples[arm].as_mut().expect("it has not failed").push(figures)
+        let figures = (self.subject.read)(run, &text).filter(|figures| figures.len() == self.subject.metrics.len());
+        match figures {
+            Some(figures) if is_sound => {
+                self.samples[arm].as_mut().expect("it has not failed").push(figures);
+                return Ok(());
             }
-            _ if is_sound => {
-                is_sound = false;
-                let what = "did not print the expected figures".to_owned();
-                let (row, arm) = (self.subject.name(), name.to_owned());
-                self.unreadable.push(Finding { row, arm, what, detail: text, is_fault: true });
-            }
+            None if is_sound => self.witness.saw_no_figures(arm, text),
             _ => {}
         }
-        if !is_sound && arm == 0 {
-            // Without the baseline the others' figures mean nothing.
-            self.samples.fill(None);
-        } else if !is_sound {
-            self.samples[arm] = None;
-        }
+        // Without the baseline the others' figures mean nothing.
+        if arm == BASELINE { self.samples.fill(None) } else { self.samples[arm] = None }
         Ok(())
     }
 
     fn row(&self) -> Row {
-        let mut findings = self.witness.findings();
-        findings.extend(self.unreadable.iter().cloned());
+        let findings = self.witness.findings();
         let (parameters, metrics) = (self.subject.parameters.clone(), self.subject.metrics.clone());
         Row { parameters, metrics, samples: self.samples.clone(), findings }
     }
@@ -487,7 +474,8 @@ mod tests {
     #[test]
     fn block_runs_arms_once_and_baseline_twice_in_its_own_order() {
         let (measured, log) = logged("true", Plan::of(Length::Blocks(12), 5), 3);
-        assert_eq!((measured.blocks, log.len()), (12, 13 * 4));
+        assert_eq!((measured.blocks, log.len()), (12, 13 * 4), "the first one is dropped");
+        assert_eq!(measured.rows[0].values(0, 0).unwrap().len(), 12);
         assert_eq!(log[..4], ["arm:0", "arm:0", "arm:1", "arm:2"], "the first block is in order");
         let mut blocks: Vec<Vec<String>> = log.chunks(4).skip(1).map(<[String]>::to_vec).collect();
         assert!(blocks.iter().any(|block| block != &blocks[0]), "{blocks:?}");
@@ -560,14 +548,6 @@ mod tests {
     }
 
     #[test]
-    fn dropped_blocks_are_not_counted() {
-        let plan = Plan { warm_ups: 3, ..Plan::of(Length::Blocks(2), 1) };
-        let (measured, log) = logged("true", plan, 1);
-        assert_eq!((measured.blocks, log.len()), (2, 5 * 2));
-        assert_eq!(measured.rows[0].values(0, 0).unwrap().len(), 2);
-    }
-
-    #[test]
     fn simulated_subject_runs_once_under_each_arm() {
         let plan = Plan { warm_ups: 0, ..Plan::of(Length::Blocks(2), 1) };
         let (measured, log) = logged("true", plan, 2);
@@ -577,22 +557,12 @@ mod tests {
     }
 
     #[test]
-    fn row_applies_its_settings_and_needs_a_figure_per_metric() {
-        let arms = [Arm { settings: Some("lazy:off".to_owned()), ..Arm::glibc() }];
-        let script = Program::new("/bin/sh", ["sh", "-c", "test $COMMENSAL_CONF = lazy:off,possible_cpus:2"]);
-        let subject = |read: fn(&Run, &str) -> Option<Vec<f64>>| Subject {
-            settings: Some("possible_cpus:2".to_owned()),
-            metrics: vec![metric::WALL],
-            read,
-            ..Subject::of_program("", script.clone())
-        };
-        let run = |subject| {
-            let plan = Plan::of(Length::Blocks(1), 1);
-            let mut measured = measure(vec![subject], &arms, plan, &Interrupt::never().unwrap()).unwrap();
-            measured.rows.remove(0).findings
-        };
-        assert_eq!(run(subject(|run, _| Some(vec![run.cost.wall_s]))), []);
-        let findings = run(subject(|_, _| Some(vec![1.0, 2.0])));
+    fn run_has_a_figure_for_each_metric() {
+        let script = Program::new("/bin/true", ["true"]);
+        let subject = Subject { read: |_, _| Some(vec![1.0, 2.0]), ..Subject::of_program("", script) };
+        let plan = Plan::of(Length::Blocks(1), 1);
+        let measured = measure(vec![subject], &[Arm::glibc()], plan, &Interrupt::never().unwrap()).unwrap();
+        let findings = &measured.rows[0].findings;
         assert!(findings[0].is_fault && findings[0].what == "did not print the expected figures", "{findings:?}");
     }
 }

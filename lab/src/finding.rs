@@ -23,7 +23,7 @@ pub const PRINTED: &str = "printed something else";
 const STREAMS: [&str; 2] = ["standard output", "standard error"];
 
 /// Something that the user must know about a run.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
     /// Where: the program's name, if there were several.
     pub row: String,
@@ -55,13 +55,15 @@ pub struct Witness {
     /// How the first run under the baseline ended.
     expected: Option<End>,
     prints_the_same: bool,
+    /// Of runs whose figures could not be read.
+    unreadable: Vec<Finding>,
 }
 
 impl Witness {
     /// Arms in their order: the baseline, its control, then the others.
     pub fn new(row: &str, names: Vec<String>, prints_the_same: bool) -> Self {
         let conducts = names.iter().map(|_| Conduct::default()).collect();
-        Self { row: row.to_owned(), names, conducts, expected: None, prints_the_same }
+        Self { row: row.to_owned(), names, conducts, expected: None, prints_the_same, unreadable: Vec::new() }
     }
 
     /// Takes note of a run. Whether it ended as it should have, so that its cost means something.
@@ -91,6 +93,11 @@ impl Witness {
         Ok(is_expected)
     }
 
+    /// Takes note of a run that ended as it should have, but printed this instead of figures.
+    pub fn saw_no_figures(&mut self, arm: usize, text: String) {
+        self.unreadable.push(self.finding(arm, "did not print the expected figures".to_owned(), text, true));
+    }
+
     /// Whether the baseline itself failed, so there is nothing to compare with.
     pub fn baseline_failed(&self) -> bool {
         self.conducts[0].failure.is_some()
@@ -112,6 +119,7 @@ impl Witness {
             }
         }
         findings.sort_by_key(|finding| !finding.is_fault);
+        findings.extend(self.unreadable.iter().cloned());
         findings
     }
 
@@ -161,7 +169,7 @@ impl Witness {
 
     /// Something to know, of no arm.
     fn of_all_arms(&self, what: String) -> Finding {
-        Finding { row: self.row.clone(), arm: String::new(), what, detail: String::new(), is_fault: false }
+        Finding { row: self.row.clone(), what, ..Finding::default() }
     }
 
     fn finding(&self, arm: usize, what: String, detail: String, is_fault: bool) -> Finding {

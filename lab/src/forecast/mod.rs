@@ -9,9 +9,7 @@ pub mod predict;
 pub mod rounds;
 pub mod validate;
 
-use std::cell::RefCell;
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 
@@ -29,14 +27,13 @@ pub struct Probes<'a> {
     command: &'a Path,
     scratch: &'a Path,
     interrupt: &'a Interrupt,
-    progress: RefCell<Progress>,
-    began: Instant,
+    progress: Progress,
 }
 
 impl<'a> Probes<'a> {
     /// Those of a command; the directory is for profiles that are tried.
     pub fn of(command: &'a Path, scratch: &'a Path, interrupt: &'a Interrupt) -> Self {
-        Probes { command, scratch, interrupt, progress: RefCell::new(Progress::new()), began: Instant::now() }
+        Probes { command, scratch, interrupt, progress: Progress::new() }
     }
 
     /// What published curves measured, simulated.
@@ -76,7 +73,6 @@ impl Probed for Probes<'_> {
     }
 
     fn done(&self, part: f64, what: &str) {
-        let mut progress = self.progress.borrow_mut();
-        if part < 1.0 { progress.part(part, what, self.began) } else { progress.finish() }
+        if part < 1.0 { self.progress.part(part, what) } else { self.progress.finish() }
     }
 }

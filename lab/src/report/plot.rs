@@ -8,7 +8,6 @@ use statistics::{Comparison, Verdict};
 
 use super::Figure;
 use crate::analysis::{Analysis, BASELINE, CONTROL, Judged};
-use crate::blocks::Row;
 use crate::metric::for_people;
 
 /// Narrow, so that letters keep their size on a phone.
@@ -22,11 +21,12 @@ const ROW: f64 = 24.0;
 /// The title's part of a plot, and that of what is written below the axis.
 const ABOVE: f64 = 28.0;
 const BELOW: f64 = 30.0;
-const RUNS_HEIGHT: f64 = 240.0;
-const CURVES_HEIGHT: f64 = 280.0;
+const HEIGHT: f64 = 280.0;
 const TURNS_HEIGHT: f64 = 400.0;
 /// What has no logarithm stands at its place.
 const LEAST: f64 = 1e-3;
+/// What is left beside the outermost values, as a part of their distance.
+const MARGIN: f64 = 0.06;
 
 const INK: &str = "var(--ink)";
 const FAINT: &str = "var(--faint)";
@@ -40,6 +40,24 @@ fn colour(arm: usize) -> String {
     format!("var(--arm{})", arm % ARM_COLOURS)
 }
 
+/// In pixels, from the left and from the top; or as values on two axes.
+type Point = (f64, f64);
+
+/// Points of one colour: the width of the line between them, and the radius of a dot at each; 0 is neither.
+struct Series {
+    colour: String,
+    points: Vec<Point>,
+    line: u32,
+    dot: u32,
+}
+
+impl Series {
+    /// A line where arms are equal.
+    fn equal(rows: usize) -> Self {
+        Series { colour: INK.to_owned(), points: vec![(1.0, 0.0), (1.0, rows as f64)], line: 1, dot: 0 }
+    }
+}
+
 /// The ratios of one metric with their intervals, a row for each arm. None without a candidate.
 pub fn intervals(analysis: &Analysis, judged: &Judged, baseline: usize) -> Option<Figure> {
     let arms = &analysis.measured.arms;
@@ -48,61 +66,48 @@ pub fn intervals(analysis: &Analysis, judged: &Judged, baseline: usize) -> Optio
         compared.filter_map(|(arm, compared)| Some((arm.name.clone(), compared.as_ref()?))).unzip();
     let ends = rows.iter().flat_map(|compared| [compared.interval[0], compared.ratio, compared.interval[1]]);
     let (x, y) = (Axis::of_ratios(ends)?, Axis::of_rows(names));
-    let title = format!("{} over {}'s", judged.metric.title, arms[baseline].name);
-    Some(plot(&title, [x, y], rows_height(rows.len()), &[], |drawing, panel| {
-        equal(drawing, panel);
-        for (row, compared) in rows.iter().enumerate() {
-            let colour = match compared.verdict {
-                Verdict::Less => LESS,
-                Verdict::More => MORE,
-                Verdict::NotShown => INK,
-            };
-            let at = |ratio| panel.at((ratio, middle(row)));
-            drawing.line(compared.interval.map(at), colour, 3);
-            drawing.dots([at(compared.ratio)], colour, 4);
-        }
-    }))
+    let mut all = vec![Series::equal(rows.len())];
+    for (row, compared) in rows.iter().enumerate() {
+        let colour = match compared.verdict {
+            Verdict::Less => LESS,
+            Verdict::More => MORE,
+            Verdict::NotShown => INK,
+        };
+        let at = |ratio| (ratio, middle(row));
+        all.push(Series { colour: colour.to_owned(), points: compared.interval.map(at).into(), line: 3, dot: 0 });
+        all.push(Series { colour: colour.to_owned(), points: vec![at(compared.ratio)], line: 0, dot: 4 });
+    }
+    Some(plot(&format!("{} over {}'s", judged.metric.title, arms[baseline].name), [x, y], &all, &[]))
 }
 
 /// All subjects in one metric: a row for each, a dot for each arm. None without a candidate.
 pub fn subjects(analysis: &Analysis, metric: usize) -> Option<Figure> {
     let measured = &analysis.measured;
-    let ratio = |row: usize, arm: usize| Some(analysis.rows[row][metric].comparisons[arm]?.ratio);
-    let names = || measured.arms.iter().map(|arm| arm.name.as_str()).enumerate().skip(CONTROL);
-    let arms: Vec<(usize, &str)> = names().collect();
-    let of_row = |(row, of): (usize, &Row)| {
-        (of.name(), names().filter_map(|(arm, _)| Some((arm, ratio(row, arm)?))).collect::<Vec<_>>())
-    };
-    let rows: Vec<_> = measured.rows.iter().enumerate().map(of_row).collect();
+    let arms = measured.arms.iter().map(|arm| arm.name.as_str()).enumerate().skip(CONTROL);
+    let arms: Vec<(usize, &str)> = arms.collect();
+    let ratio = |row: usize, arm: usize| Some((arm, analysis.rows[row][metric].comparisons[arm]?.ratio));
+    let dots = |row| arms.iter().filter_map(|(arm, _)| ratio(row, *arm)).collect();
+    let rows: Vec<Dots> = measured.rows.iter().enumerate().map(|(row, of)| (of.name(), dots(row))).collect();
     let x = Axis::of_ratios(rows.iter().flat_map(|(_, dots)| dots).map(|(_, ratio)| *ratio))?;
     let title = format!("{} over {}'s", measured.rows[0].metrics[metric].title, measured.arms[BASELINE].name);
-    Some(in_rows(&title, &rows, &arms, x, equal))
+    Some(in_rows(&title, &rows, &arms, x, vec![Series::equal(rows.len())]))
 }
 
 /// The runs of one metric, block by block: here a drift, a spike or a second mode can be seen. None of a single block.
 pub fn runs(analysis: &Analysis, row: usize, metric: usize) -> Option<Figure> {
-    let measured = &analysis.measured;
-    let (of, described) = (&measured.rows[row], &measured.rows[row].metrics[metric]);
+    let (of, arms) = (&analysis.measured.rows[row], &analysis.measured.arms);
+    let described = &of.metrics[metric];
     // An axis of round numbers needs values in the unit that people read.
     let (unit, scale) = if described.unit == "kB" { ("MiB", 1024.0) } else { (described.unit, 1.0) };
-    let values = |arm: usize| Some(of.values(arm, metric)?.iter().map(|value| value / scale).collect());
-    let arms: Vec<(usize, Vec<f64>)> = (0..measured.arms.len()).filter_map(|arm| Some((arm, values(arm)?))).collect();
-    let (low, high) = ends(arms.iter().flat_map(|(_, values)| values.iter().copied()));
-    if measured.blocks < 2 || high <= 0.0 {
-        return None;
-    }
-    let margin = (high - low).max(high * 0.01) * 0.08;
-    let x = Axis { scale: Scale::Plain, low: 0.5, high: measured.blocks as f64 + 0.5 };
-    let y = Axis { scale: Scale::In(unit), low: (low - margin).max(0.0), high: high + margin };
-    let names: Vec<(usize, &str)> = arms.iter().map(|(arm, _)| (*arm, measured.arms[*arm].name.as_str())).collect();
+    let curve = |arm: usize| {
+        let values = of.values(arm, metric)?.into_iter().zip(1..);
+        let points: Vec<Point> = values.map(|(value, block)| (f64::from(block), value / scale)).collect();
+        Some(Curve { arm, name: arms[arm].name.clone(), points })
+    };
+    let all: Vec<Curve> = (0..arms.len()).filter_map(curve).collect();
+    let has_some = all.iter().flat_map(|curve| &curve.points).any(|point| point.1 > 0.0);
     let title = format!("{}, block by block", described.title);
-    Some(plot(&title, [x, y], RUNS_HEIGHT, &names, |drawing, panel| {
-        for (arm, values) in &arms {
-            let points = || values.iter().zip(1..).map(|(value, block)| panel.at((f64::from(block), *value)));
-            drawing.line(points(), &colour(*arm), 1);
-            drawing.dots(points(), &colour(*arm), 2);
-        }
-    }))
+    if analysis.measured.blocks > 1 && has_some { curves(&title, &all, [Scale::Plain, Scale::In(unit)]) } else { None }
 }
 
 /// A curve of a plot: in an arm's colour, with its name, through these points.
@@ -136,14 +141,9 @@ pub enum Scale {
 pub fn curves(title: &str, curves: &[Curve], [x, y]: [Scale; 2]) -> Option<Figure> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let axes = [Axis::around(x, points().map(|point| point.0))?, Axis::around(y, points().map(|point| point.1))?];
-    let names: Vec<(usize, &str)> = curves.iter().map(|curve| (curve.arm, curve.name.as_str())).collect();
-    Some(plot(title, axes, CURVES_HEIGHT, &names, |drawing, panel| {
-        for curve in curves {
-            let points = || curve.points.iter().map(|point| panel.at(*point));
-            drawing.line(points(), &colour(curve.arm), 2);
-            drawing.dots(points(), &colour(curve.arm), 3);
-        }
-    }))
+    let key: Vec<(usize, &str)> = curves.iter().map(|curve| (curve.arm, curve.name.as_str())).collect();
+    let series = |of: &Curve| Series { colour: colour(of.arm), points: of.points.clone(), line: 1, dot: 2 };
+    Some(plot(title, axes, &curves.iter().map(series).collect::<Vec<_>>(), &key))
 }
 
 /// A row's name, and what arms have there.
@@ -152,22 +152,16 @@ type Dots = (String, Vec<(usize, f64)>);
 /// Rows with a dot for each arm that has a value there. None without a value.
 pub fn dots(title: &str, rows: &[Dots], arms: &[(usize, &str)], x: Scale) -> Option<Figure> {
     let axis = Axis::around(x, rows.iter().flat_map(|(_, dots)| dots).map(|(_, value)| *value))?;
-    Some(in_rows(title, rows, arms, axis, |_, _| ()))
+    Some(in_rows(title, rows, arms, axis, Vec::new()))
 }
 
-fn in_rows(
-    title: &str, rows: &[Dots], arms: &[(usize, &str)], x: Axis, behind: impl FnOnce(&mut Drawing, &Panel),
-) -> Figure {
-    let y = Axis::of_rows(rows.iter().map(|(name, _)| name.clone()).collect());
-    plot(title, [x, y], rows_height(rows.len()), arms, |drawing, panel| {
-        behind(drawing, panel);
-        for &(arm, _) in arms {
-            let values = rows.iter().enumerate().flat_map(|(row, (_, dots))| dots.iter().map(move |dot| (row, dot)));
-            let points = values.filter(|(_, (of, _))| *of == arm);
-            let points = points.map(|(row, (_, value))| panel.at((*value, middle(row))));
-            drawing.dots(points, &colour(arm), 4);
-        }
-    })
+fn in_rows(title: &str, rows: &[Dots], arms: &[(usize, &str)], x: Axis, mut series: Vec<Series>) -> Figure {
+    for &(arm, _) in arms {
+        let dots = rows.iter().enumerate().flat_map(|(row, (_, dots))| dots.iter().map(move |dot| (row, dot)));
+        let points = dots.filter(|(_, (of, _))| *of == arm).map(|(row, (_, value))| (*value, middle(row)));
+        series.push(Series { colour: colour(arm), points: points.collect(), line: 0, dot: 4 });
+    }
+    plot(title, [x, Axis::of_rows(rows.iter().map(|(name, _)| name.clone()).collect())], &series, arms)
 }
 
 /// One thing that a row did, at a time.
@@ -200,8 +194,7 @@ pub fn turns(panels: &[(String, Vec<Turn>)], (rows, time): (u32, f64), words: [&
         // Those that are marked come last, and so on top.
         for is_marked in [false, true] {
             let turns = turns.iter().filter(|turn| turn.is_marked == is_marked && turn.at <= time);
-            let points = turns.map(|turn| panel.at((turn.at, f64::from(turn.row))));
-            drawing.dots(points, &colour_of(is_marked), 2);
+            drawing.dots(turns.map(|turn| panel.at((turn.at, f64::from(turn.row)))), &colour_of(is_marked), 2);
         }
     }
     let y = TURNS_HEIGHT + 20.0;
@@ -211,19 +204,29 @@ pub fn turns(panels: &[(String, Vec<Turn>)], (rows, time): (u32, f64), words: [&
     drawing.figure(WIDE, y + 14.0)
 }
 
-/// A plot of this height, with the arms' colours below it.
-fn plot(
-    title: &str, [x, y]: [Axis; 2], height: f64, arms: &[(usize, &str)], draw: impl FnOnce(&mut Drawing, &Panel),
-) -> Figure {
+/// A plot with the arms' colours below it.
+fn plot(title: &str, [x, y]: [Axis; 2], series: &[Series], key: &[(usize, &str)]) -> Figure {
     let widest = y.marks().iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
     let left = widest as f64 * LETTER_WIDTH + 14.0;
     let width = WIDTH.max(left + ROOM);
+    let height = match &y.scale {
+        Scale::Rows(names) => ABOVE + ROW * names.len() as f64 + BELOW,
+        _ => HEIGHT,
+    };
     let panel = Panel { left, top: ABOVE, right: width - 36.0, bottom: height - BELOW, x, y };
     let mut drawing = Drawing::default();
     panel.draw(&mut drawing, title);
-    draw(&mut drawing, &panel);
+    for Series { colour, points, line, dot } in series {
+        let points = || points.iter().map(|point| panel.at(*point));
+        if *line > 0 {
+            drawing.line(points(), colour, *line);
+        }
+        if *dot > 0 {
+            drawing.dots(points(), colour, *dot);
+        }
+    }
     let (mut x, mut y) = (14.0, height);
-    for &(arm, name) in arms {
+    for &(arm, name) in key {
         let wide = name.chars().count() as f64 * LETTER_WIDTH + 32.0;
         if x + wide > width {
             (x, y) = (14.0, y + 20.0);
@@ -231,27 +234,12 @@ fn plot(
         drawing.entry((x, y), &colour(arm), name);
         x += wide;
     }
-    drawing.figure(width, if arms.is_empty() { height } else { y + 14.0 })
-}
-
-/// A line where arms are equal.
-fn equal(drawing: &mut Drawing, panel: &Panel) {
-    let (x, _) = panel.at((1.0, 0.0));
-    drawing.line([(x, panel.top), (x, panel.bottom)], INK, 1);
-}
-
-fn rows_height(rows: usize) -> f64 {
-    ABOVE + ROW * rows as f64 + BELOW
+    drawing.figure(width, if key.is_empty() { height } else { y + 14.0 })
 }
 
 /// Where a row is on an axis of rows.
 fn middle(row: usize) -> f64 {
     row as f64 + 0.5
-}
-
-/// The least and the greatest.
-fn ends(values: impl Iterator<Item = f64>) -> Point {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
 /// An axis: where values stand on it, and what is written beside it.
@@ -264,22 +252,23 @@ struct Axis {
 impl Axis {
     /// With room for these values. None if there are none.
     fn around(scale: Scale, values: impl Iterator<Item = f64>) -> Option<Self> {
-        let axis = Self { scale, low: 0.0, high: 0.0 };
-        let (low, high) = ends(values.map(|value| axis.place(value)));
+        let axis = Self { scale, low: f64::INFINITY, high: f64::NEG_INFINITY };
+        let places = values.map(|value| axis.place(value));
+        let (low, high) = places.fold((axis.low, axis.high), |(low, high), at| (low.min(at), high.max(at)));
+        let margin = (high - low).max(high.abs() * 0.01) * MARGIN;
         let (low, high) = match axis.scale {
             Scale::Powers(_) => (low.floor(), high.ceil().max(low.floor() + 1.0)),
             Scale::Percent => (0.0, high.max(0.01)),
-            _ => (low - 0.05, high + 0.05),
+            _ => (low - margin, high + margin),
         };
-        high.is_finite().then_some(Self { low, high, ..axis })
+        (low.is_finite() && high.is_finite()).then_some(Self { low, high, ..axis })
     }
 
     /// With room for these ratios, and 1. None if there are none.
     fn of_ratios(ratios: impl Iterator<Item = f64>) -> Option<Self> {
-        let (low, high) = ends(ratios);
-        let margin = (high.max(1.0) - low.min(1.0)).max(0.01) * 0.06;
-        let axis = Self { scale: Scale::Plain, low: low.min(1.0) - margin, high: high.max(1.0) + margin };
-        low.is_finite().then_some(axis)
+        let mut ratios = ratios.peekable();
+        ratios.peek()?;
+        Self::around(Scale::Plain, ratios.chain([1.0]))
     }
 
     fn of_rows(names: Vec<String>) -> Self {
@@ -322,9 +311,6 @@ fn round_step(range: f64) -> f64 {
     let power = 10f64.powf((range.abs() / 4.0).log10().floor());
     [5.0, 2.0].map(|many| many * power).into_iter().find(|step| range.abs() / step >= 4.0).unwrap_or(power)
 }
-
-/// In pixels, from the left and from the top; or as values on two axes.
-type Point = (f64, f64);
 
 /// A rectangle between two axes.
 struct Panel {
@@ -411,63 +397,49 @@ pub fn count_of_dots(svg: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn curve(arm: usize, points: &[(f64, f64)]) -> Curve {
-        Curve { arm, name: format!("arm {arm}"), points: points.to_vec() }
+    fn has(svg: &str, expected: &[&str]) {
+        expected.iter().for_each(|words| assert!(svg.contains(words), "{words:?} is missing in {svg}"));
     }
 
     #[test]
     fn curves_have_marks_where_they_were_measured_and_colours_of_the_page() {
         let at = || Scale::At(vec![2.0, 80.0, 512.0]);
+        let curve = |arm, points: &[Point]| Curve { arm, name: format!("arm {arm}"), points: points.to_vec() };
         let of = [curve(0, &[(2.0, 120.0), (512.0, 4100.0)]), curve(3, &[(2.0, 0.5), (512.0, 0.5)])];
         let svg = curves("set-up", &of, [at(), Scale::Powers("ns")]).unwrap().svg;
-        for words in ["set-up", ">2<", ">80<", ">512<", ">10 ns<", ">1 µs<", "arm 3", "var(--arm0)", "var(--arm3)"] {
-            assert!(svg.contains(words), "{words:?} is missing in {svg}");
-        }
-        assert!(!svg.contains('#'), "a colour that the page does not choose: {svg}");
+        has(&svg, &["set-up", ">2<", ">80<", ">512<", ">10 ns<", ">1 µs<", "arm 3", "var(--arm0)", "var(--arm3)"]);
         assert!(svg.contains("role=\"img\"") && !svg.contains(" width="), "it is as wide as the page lets it");
         assert!(curves("nothing", &[curve(0, &[])], [at(), Scale::Percent]).is_none());
     }
 
     #[test]
-    fn dots_stand_in_their_rows() {
-        let rows = [("owner".to_owned(), vec![(0, 0.3), (2, 2.1)]), ("remote".to_owned(), vec![(2, 12.0)])];
-        let svg = dots("one update", &rows, &[(0, "plain"), (2, "atomic")], Scale::Powers("ns")).unwrap().svg;
+    fn dots_stand_in_their_rows_beside_the_longest_name() {
+        let rows = [("name".repeat(20), vec![(0, 1.0), (2, 1000.0)]), ("remote".to_owned(), vec![(2, 12.0)])];
+        let svg = dots("one update", &rows, &[(0, ""), (2, "")], Scale::Powers("ns")).unwrap().svg;
         // Three dots, and one for each arm in the key.
         assert_eq!(count_of_dots(&svg), 5, "{svg}");
-        assert!(svg.contains("owner") && svg.contains("remote") && !svg.contains('#'));
+        let of_arms = svg.split("d=\"M").filter_map(|path| path.split_once("h0")?.0.split_once(' '));
+        let places: Vec<f64> = of_arms.map(|(x, _)| x.parse().unwrap()).collect();
+        assert!(places[1] - places[0] > 150.0, "{places:?}");
         assert!(dots("nothing", &[], &[], Scale::Powers("ns")).is_none());
-        // Beside the longest name there is room for what is shown.
-        let long = [("name".repeat(20), vec![(0, 1.0), (2, 1000.0)])];
-        let svg = dots("one update", &long, &[(0, ""), (2, "")], Scale::Powers("ns")).unwrap().svg;
-        let dots = svg.split("d=\"M").filter_map(|path| path.split_once("h0")?.0.split_once(' '));
-        let places: Vec<f64> = dots.map(|(x, _)| x.parse().unwrap()).collect();
-        assert!(places.len() == 4 && places[1] - places[0] > 150.0, "{places:?}");
     }
 
     #[test]
     fn turns_are_marked_or_not() {
         let turn = |row, at, is_marked| Turn { row, at, is_marked };
-        let turns_of = vec![turn(0, 0.5, true), turn(71, 1.5, false), turn(3, 9.0, true)];
-        let svg = turns(
-            &[("herd".to_owned(), turns_of), ("none".to_owned(), Vec::new())],
-            (72, 3.0),
-            ["intervals", "waited", "not"],
-        )
-        .svg;
+        let some = vec![turn(0, 0.5, true), turn(71, 1.5, false), turn(3, 9.0, true)];
+        let panels = [("herd".to_owned(), some), ("none".to_owned(), Vec::new())];
+        let svg = turns(&panels, (72, 3.0), ["intervals", "waited", "not"]).svg;
         // Two of the three are in time, and two are in the key.
         assert_eq!(count_of_dots(&svg), 4, "{svg}");
         assert_eq!((svg.matches("var(--more)").count(), svg.matches("var(--arm2)").count()), (2, 2), "{svg}");
-        for words in ["herd", "none", "intervals", "waited", "CPU"] {
-            assert!(svg.contains(words), "{words:?} is missing in {svg}");
-        }
-        assert!(!svg.contains('#') && svg.contains("role=\"img\""), "{svg}");
+        has(&svg, &["herd", "none", "intervals", "waited", "CPU"]);
     }
 
     #[test]
     fn zero_has_a_place_on_an_axis_of_powers() {
         let axis = Axis::around(Scale::Powers("ns"), [0.0, 10.0].into_iter()).unwrap();
         assert_eq!((axis.place(0.0), axis.low, axis.high), (-3.0, -3.0, 1.0));
-        assert!(axis.marks().iter().any(|(value, label)| (*value, label.as_str()) == (10.0, "10 ns")));
     }
 
     #[test]
