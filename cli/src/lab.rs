@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lab::answers::{Answers, Shard};
-use lab::experiment::{self, ALL, Experiment, Outcome, Part, Setting, Title};
+use lab::experiment::{self, ALL, Experiment, Outcome, Part, Setting};
 use lab::machine::Machine;
 use lab::process::Interrupt;
 use lab::profile::Profile;
@@ -82,9 +82,7 @@ pub const FORECAST: &str = "forecast";
 const MERGE: &str = "merge";
 
 fn names() -> impl Iterator<Item = &'static str> {
-    [LIST, EVERY, CALIBRATE, VALIDATE, FORECAST, MERGE]
-        .into_iter()
-        .chain(ALL.iter().map(|experiment| experiment.name()))
+    [LIST, EVERY, CALIBRATE, VALIDATE, FORECAST, MERGE].into_iter().chain(ALL.iter().map(|experiment| experiment.name))
 }
 
 /// Runs experiments. Status 1 if an arm fails or behaves unlike the baseline.
@@ -111,19 +109,19 @@ pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure
     if request.out.is_some() {
         return Err(Failure::usage("--out is an option of lab calibrate only"));
     }
-    let chosen = ALL.iter().filter(|experiment| request.name == EVERY || request.name == experiment.name());
-    let mut chosen: Vec<&dyn Experiment> = chosen.copied().collect();
+    let chosen = ALL.iter().filter(|experiment| request.name == EVERY || request.name == experiment.name);
+    let mut chosen: Vec<&Experiment> = chosen.collect();
     if request.json.is_some() && chosen.len() > 1 {
         return Err(Failure::usage("--json takes one experiment; name one, or use --report"));
     }
     if request.cpus.is_some() {
-        let without: Vec<&str> = chosen.iter().filter(|it| !it.title().simulates).map(|it| it.name()).collect();
+        let without: Vec<&str> = chosen.iter().filter(|it| !it.simulates).map(|it| it.name).collect();
         if without.len() == chosen.len() {
             let line = format!("{} cannot be simulated; leave out --cpus", without.join(", "));
             return Err(Failure::usage(line));
         }
         without.iter().for_each(|name| eprintln!("commensal: skipping {name}, which cannot be simulated"));
-        chosen.retain(|it| it.title().simulates);
+        chosen.retain(|it| it.simulates);
     }
     let machine = machine(request)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
@@ -149,7 +147,7 @@ pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure
         }
     }
     if let Some(directory) = &request.report {
-        let chapters: Vec<_> = outcomes.iter().map(|(experiment, outcome)| outcome.chapter(*experiment)).collect();
+        let chapters: Vec<_> = outcomes.iter().map(|(experiment, outcome)| outcome.chapter(experiment)).collect();
         report::write(directory, &chapters).map_err(Failure::of)?;
         eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
     }
@@ -240,15 +238,15 @@ fn setting(request: &Lab, machine: &Machine, interrupt: &Interrupt, answers: &An
     })
 }
 
-fn show(request: &Lab, experiment: &dyn Experiment, outcome: &Outcome) -> Result<(), Failure> {
+fn show(request: &Lab, experiment: &Experiment, outcome: &Outcome) -> Result<(), Failure> {
     places::show(&text(experiment, outcome), request.json.as_deref())?;
     request.json.as_ref().map_or(Ok(()), |path| outcome.object(experiment).write(path)).map_err(Failure::of)
 }
 
-fn text(experiment: &dyn Experiment, outcome: &Outcome) -> String {
+fn text(experiment: &Experiment, outcome: &Outcome) -> String {
     let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     let parts: String = outcome.parts.iter().map(part).collect();
-    let Title { name, about, source, .. } = experiment.title();
+    let Experiment { name, about, source, .. } = experiment;
     format!(
         "{name}: {about}\nDocument: {source}\n{}\n{}{}{}{parts}",
         lines(&outcome.about),
@@ -267,6 +265,6 @@ fn part(part: &Part) -> String {
 
 fn list() -> Sheet {
     let mut sheet = Sheet::new([("experiment", Side::Left), ("question", Side::Left), ("document", Side::Left)]);
-    ALL.iter().map(|it| it.title()).for_each(|title| sheet.add([title.name, title.about, title.source]));
+    ALL.iter().for_each(|it| sheet.add([it.name, it.about, it.source]));
     sheet
 }

@@ -13,11 +13,11 @@ use crate::lab::{self, FORECAST, Lab};
 use crate::{forecast, places};
 
 /// Makes the part of an experiment.
-pub fn make(request: &Lab, experiment: &dyn Experiment, setting: &Setting, shard: Shard) -> Result<ExitCode, Failure> {
+pub fn make(request: &Lab, experiment: &Experiment, setting: &Setting, shard: Shard) -> Result<ExitCode, Failure> {
     if !setting.machine.is_simulated() {
         return Err(usage("only simulations give the same figures on all machines; add --cpus N"));
     }
-    if request.name != experiment.name() {
+    if request.name != experiment.name {
         return Err(usage("a part belongs to one experiment; name it"));
     }
     let Some(seed) = request.seed else {

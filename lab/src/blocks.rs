@@ -187,6 +187,8 @@ impl Row {
 /// Runs each subject under each arm, of which the first is the baseline, as the plan says.
 pub fn measure(subjects: Vec<Subject>, arms: &[Arm], plan: Plan, interrupt: &Interrupt) -> Result<Measured> {
     ensure!(!arms.is_empty() && !subjects.is_empty(), "nothing to measure");
+    let is_new = |(at, one): (usize, &Subject)| subjects[..at].iter().all(|other| other.parameters != one.parameters);
+    ensure!(subjects.iter().enumerate().all(is_new), "two rows have the same parameters");
     let start = Instant::now();
     let arms: Vec<Arm> = [arms[0].clone(), arms[0].again()].into_iter().chain(arms[1..].iter().cloned()).collect();
     let mut session = Session::new(subjects, arms, plan, interrupt)?;
@@ -442,7 +444,11 @@ impl Series {
             _ => {}
         }
         // Without the baseline the others' figures mean nothing.
-        if arm == BASELINE { self.samples.fill(None) } else { self.samples[arm] = None }
+        if arm == BASELINE {
+            self.samples.fill(None)
+        } else {
+            self.samples[arm] = None
+        }
         Ok(())
     }
 

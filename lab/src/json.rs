@@ -7,44 +7,45 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use statistics::{Comparison, Verdict};
+use statistics::Verdict;
 
 use crate::analysis::{Analysis, BASELINE, BEST_PEER, Judged};
-use crate::arm::Arm;
 use crate::finding::Finding;
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 
 /// What a document says of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Documented {
-    /// The document.
-    pub source: String,
+    #[serde(skip)]
+    baseline: String,
+    #[serde(skip)]
+    candidate: String,
+    #[serde(skip)]
+    metric: &'static str,
+    #[serde(skip)]
+    parameters: Parameters,
+    source: &'static str,
     /// What it is that it gives.
-    pub figure: String,
+    figure: String,
     /// The ratio that it gives.
-    pub value: f64,
+    value: f64,
 }
 
-/// What is compared with what.
-#[derive(Clone, Copy)]
-pub struct Compared<'a> {
-    /// What the others are held against.
-    pub baseline: &'a Arm,
-    /// One of the others.
-    pub candidate: &'a Arm,
-    /// In what.
-    pub metric: &'a Metric,
-    /// In which row.
-    pub parameters: &'a Parameters,
+impl Documented {
+    /// Of a baseline and a candidate in a metric and a row: the document, what it gives, and its ratio.
+    pub fn of(
+        [baseline, candidate]: [&str; 2], metric: &Metric, parameters: Parameters,
+        (source, figure, value): (&'static str, String, f64),
+    ) -> Self {
+        let [baseline, candidate] = [baseline, candidate].map(str::to_owned);
+        Documented { baseline, candidate, metric: metric.name, parameters, source, figure, value }
+    }
 }
 
-/// Whether a document says something of a comparison.
-pub type Document = fn(&Compared) -> Option<Documented>;
-
-/// No document does.
-pub const UNDOCUMENTED: Document = |_| None;
+/// No document says anything.
+pub const UNDOCUMENTED: &[Documented] = &[];
 
 /// A result.
 #[derive(Serialize)]
@@ -58,7 +59,7 @@ pub struct Object {
     blocks: usize,
     interrupted: bool,
     machine: Machine,
-    arms: Vec<ArmObject>,
+    arms: Vec<Figure>,
     comparisons: Vec<ComparisonObject>,
     findings: Vec<Finding>,
     /// What only some results have: the programs of a suite, what was forecast.
@@ -68,7 +69,7 @@ pub struct Object {
 
 /// An arm with one row's parameters.
 #[derive(Serialize)]
-struct ArmObject {
+pub struct Figure {
     name: String,
     /// The library and its settings, or what the program was told; where parts had several, all.
     origin: String,
@@ -105,7 +106,7 @@ struct ComparisonObject {
 }
 
 /// Puts a result into the form: one measurement, or several that were made one after the other.
-pub fn object(experiment: &str, machine: &Machine, parts: &[(&Analysis, Document)]) -> Object {
+pub fn object(experiment: &str, machine: &Machine, parts: &[(&Analysis, &[Documented])]) -> Object {
     let measured = || parts.iter().map(|(analysis, _)| &analysis.measured);
     let mut this = Object {
         seed: measured().next().map_or(0, |first| first.plan.seed),
@@ -114,21 +115,18 @@ pub fn object(experiment: &str, machine: &Machine, parts: &[(&Analysis, Document
         findings: parts.iter().flat_map(|(analysis, _)| analysis.findings()).cloned().collect(),
         ..Object::of_figures(experiment, machine, Vec::new())
     };
-    parts.iter().for_each(|(analysis, document)| this.add(analysis, *document));
+    parts.iter().for_each(|(analysis, documents)| this.add(analysis, documents));
     this
 }
 
-/// What one arm says of an operation, where there is nothing to compare: nanoseconds.
-pub struct Figure(ArmObject);
-
 impl Figure {
-    /// An arm's name, where its figures come from, which row it is; then the figure, a band where others have an interval, and all runs.
+    /// What one arm says of an operation, where there is nothing to compare: its name, where its figures come from, which row
+    /// it is; then nanoseconds, a band where others have an interval, and all runs.
     pub fn new(
         name: &str, origin: &str, parameters: &Parameters, (median, ci95, runs): (f64, [f64; 2], Vec<f64>),
     ) -> Self {
         let metrics = BTreeMap::from([("operation_ns", MetricObject { unit: "ns", median, ci95, runs })]);
-        let (name, origin, parameters) = (name.to_owned(), origin.to_owned(), parameters.clone());
-        Figure(ArmObject { name, origin, parameters, metrics })
+        Figure { name: name.to_owned(), origin: origin.to_owned(), parameters: parameters.clone(), metrics }
     }
 }
 
@@ -143,7 +141,7 @@ impl Object {
             blocks: 0,
             interrupted: false,
             machine: machine.clone(),
-            arms: all.into_iter().map(|Figure(arm)| arm).collect(),
+            arms: all,
             comparisons: Vec::new(),
             findings: Vec::new(),
             besides: serde_json::Map::new(),
@@ -161,18 +159,18 @@ impl Object {
         &self.machine
     }
 
-    fn add(&mut self, analysis: &Analysis, document: Document) {
+    fn add(&mut self, analysis: &Analysis, documents: &[Documented]) {
         let rows = &analysis.measured.rows;
         for (at, row) in rows.iter().enumerate() {
             self.add_arms(analysis, at);
-            self.compare(analysis, &analysis.rows[at], &row.parameters, Some(BASELINE), document);
+            self.compare(analysis, &analysis.rows[at], &row.parameters, Some(BASELINE), documents);
         }
         let of_all = Parameters::of_workload(&analysis.mean_name());
-        self.compare(analysis, &analysis.means, &of_all, Some(BASELINE), document);
-        self.compare(analysis, &analysis.means_over_best_peer, &of_all, None, document);
+        self.compare(analysis, &analysis.means, &of_all, Some(BASELINE), documents);
+        self.compare(analysis, &analysis.means_over_best_peer, &of_all, None, documents);
         for (baseline, others) in &analysis.others {
             for (row, judged) in rows.iter().zip(others) {
-                self.compare(analysis, judged, &row.parameters, Some(*baseline), document);
+                self.compare(analysis, judged, &row.parameters, Some(*baseline), documents);
             }
         }
     }
@@ -195,7 +193,7 @@ impl Object {
                         arm.origin = format!("{}; {origin}", arm.origin);
                     }
                 }
-                None => self.arms.push(ArmObject { name, origin, parameters, metrics: metrics.collect() }),
+                None => self.arms.push(Figure { name, origin, parameters, metrics: metrics.collect() }),
             }
         }
     }
@@ -203,17 +201,33 @@ impl Object {
     /// Against one of the arms, or the best peer of each subject.
     fn compare(
         &mut self, analysis: &Analysis, judged: &[Judged], parameters: &Parameters, baseline: Option<usize>,
-        document: Document,
+        documents: &[Documented],
     ) {
-        let baseline = baseline.map(|baseline| &analysis.measured.arms[baseline]);
-        for judged in judged {
-            for (arm, compared) in analysis.measured.arms.iter().zip(&judged.comparisons) {
+        let baseline = baseline.map_or(BEST_PEER, |baseline| &analysis.measured.arms[baseline].name);
+        for Judged { metric, comparisons, .. } in judged {
+            for (arm, compared) in analysis.measured.arms.iter().zip(comparisons) {
                 let Some(compared) = compared else { continue };
-                let metric = &judged.metric;
-                let documented =
-                    baseline.and_then(|baseline| document(&Compared { baseline, candidate: arm, metric, parameters }));
-                let baseline = baseline.map_or(BEST_PEER, |baseline| &baseline.name);
-                self.comparisons.push(comparison(compared, metric.name, parameters, [baseline, &arm.name], documented));
+                let is_it = |of: &&Documented| {
+                    [&of.baseline, &of.candidate, of.metric] == [baseline, &arm.name, metric.name]
+                        && of.parameters == *parameters
+                };
+                self.comparisons.push(ComparisonObject {
+                    metric: metric.name,
+                    parameters: parameters.clone(),
+                    baseline: baseline.to_owned(),
+                    candidate: arm.name.clone(),
+                    ratio: compared.ratio,
+                    ci95: compared.interval,
+                    p: compared.p,
+                    mde: compared.detectable,
+                    verdict: match compared.verdict {
+                        Verdict::Less => "faster",
+                        Verdict::More => "slower",
+                        Verdict::NotShown => "no difference shown",
+                    },
+                    drift: compared.drift.correlation,
+                    document: documents.iter().find(is_it).cloned(),
+                });
             }
         }
     }
@@ -226,29 +240,6 @@ impl Object {
     /// Writes it to a file, or to standard output if that is called `-`.
     pub fn write(&self, path: &Path) -> Result<()> {
         write_json(path, self)
-    }
-}
-
-fn comparison(
-    compared: &Comparison, metric: &'static str, parameters: &Parameters, [baseline, candidate]: [&str; 2],
-    document: Option<Documented>,
-) -> ComparisonObject {
-    ComparisonObject {
-        metric,
-        parameters: parameters.clone(),
-        baseline: baseline.to_owned(),
-        candidate: candidate.to_owned(),
-        ratio: compared.ratio,
-        ci95: compared.interval,
-        p: compared.p,
-        mde: compared.detectable,
-        verdict: match compared.verdict {
-            Verdict::Less => "faster",
-            Verdict::More => "slower",
-            Verdict::NotShown => "no difference shown",
-        },
-        drift: compared.drift.correlation,
-        document,
     }
 }
 
@@ -279,7 +270,7 @@ pub fn command_line() -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, Value};
+    use serde_json::Value;
 
     use super::*;
     use crate::example;
@@ -301,7 +292,7 @@ mod tests {
         assert_eq!(verdict("glibc again", "peak_kb"), "no difference shown");
         let ours = &value["arms"][2];
         assert_eq!((&ours["name"], &ours["metrics"]["peak_kb"]["median"]), (&"ours".into(), &4096.0.into()));
-        assert_eq!(value["arms"][4]["metrics"], Value::Object(Map::new()), "it failed");
+        assert_eq!(value["arms"][4]["metrics"], serde_json::json!({}), "it failed");
         assert_eq!(value["findings"].as_array().unwrap().len(), 2);
     }
 
@@ -313,32 +304,12 @@ mod tests {
         other.measured.blocks = 3;
         other.measured.arms[2].words.push("lazy".to_owned());
         other.measured.interrupted = true;
-        let value =
-            serde_json::to_value(object("two", &Machine::host(), &[(&one, UNDOCUMENTED), (&other, UNDOCUMENTED)]))
-                .unwrap();
+        let parts = [(&one, UNDOCUMENTED), (&other, UNDOCUMENTED)];
+        let value = serde_json::to_value(object("two", &Machine::host(), &parts)).unwrap();
         assert_eq!((&value["blocks"], &value["interrupted"]), (&3.into(), &true.into()), "the fewest, and either");
         assert_eq!(value["arms"].as_array().unwrap().len(), 5, "an arm with its parameters is there once");
         assert_eq!(value["arms"][2]["origin"], "/lib/ours.so; /lib/ours.so, told lazy");
         let metrics = value["arms"][2]["metrics"].as_object().unwrap();
         assert!(metrics.contains_key("wall_s") && metrics.contains_key("more_kb"), "{metrics:?}");
-        let of =
-            |name: &str| value["comparisons"].as_array().unwrap().iter().filter(|one| one["metric"] == name).count();
-        assert_eq!((of("wall_s"), of("more_kb")), (3, 3));
-        assert_eq!(value["findings"].as_array().unwrap().len(), 2);
-    }
-
-    #[test]
-    fn document_is_asked_about_arms_metric_and_row() {
-        let analysis = example::analysis(&["store", "larson"]);
-        let document: Document = |of| {
-            let is_it = of.candidate.name == "ours" && of.metric.name == "wall_s" && of.baseline.name == "glibc";
-            let is_store = *of.parameters == Parameters::of_workload("store");
-            (is_it && is_store).then(|| Documented { source: "a".into(), figure: "b".into(), value: 0.9 })
-        };
-        let value = serde_json::to_value(object("suite", &Machine::host(), &[(&analysis, document)])).unwrap();
-        let all = value["comparisons"].as_array().unwrap();
-        let documented: Vec<&Value> = all.iter().filter(|one| !one["document"].is_null()).collect();
-        assert_eq!(documented.len(), 1);
-        assert_eq!(documented[0]["parameters"]["workload"], "store");
     }
 }

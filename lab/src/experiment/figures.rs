@@ -72,7 +72,7 @@ pub fn example(
     let arms = all.iter().map(|(arm, _)| arm.clone()).collect();
     let (plan, elapsed) = (Plan::of(Length::Blocks(BLOCKS), 1), std::time::Duration::from_secs(1));
     let analysis = Analysis::of(Measured { arms, rows, blocks: BLOCKS, interrupted: false, elapsed, plan });
-    Part::of("", analysis, |_| Vec::new())
+    Part::of("", analysis, crate::experiment::probing::no_plots)
 }
 
 #[cfg(test)]

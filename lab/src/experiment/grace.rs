@@ -4,8 +4,8 @@
 use anyhow::Result;
 
 use super::figures::Figures;
-use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe};
-use super::{Claim, Experiment, Outcome, Part, Setting, Title};
+use super::probing::{Blocks, FASTER, LESS, Measured, dots, dots_of_first, forms, nanoseconds, of_parts, part};
+use super::{Claim, Experiment, Outcome, Part, Setting};
 use crate::analysis::Analysis;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
@@ -75,23 +75,18 @@ const LONGEST: Metric = Metric { name: "longest_grace_period_ms", title: "longes
 const OF_FILES: [Metric; 7] = [OPERATIONS, SYNCHRONIZE, PERIODS, CALLBACKS, REFILLS, CONTENDED, PEAK];
 const OF_HOLDING: [Metric; 2] = [LONGEST, PEAK];
 
-/// The experiment.
-pub struct Grace;
+pub const GRACE: Experiment = Experiment {
+    name: "grace",
+    about: "How do short grace periods change batches and the slab?",
+    source: SOURCE,
+    simulates: true,
+    measure,
+};
 
-impl Experiment for Grace {
-    fn title(&self) -> Title {
-        Title {
-            name: "grace",
-            about: "How do short grace periods change batches and the slab?",
-            source: SOURCE,
-            simulates: true,
-        }
-    }
-
-    fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let Measured { parts, missing } = of_parts(&[working, holding, checking], setting)?;
-        Ok(Outcome::of(setting, EXPLANATION, claims(&parts, &Size::of(setting)), missing, parts))
-    }
+fn measure(setting: &Setting) -> Result<Outcome> {
+    let parts: [fn(&Setting) -> Result<Measured>; 3] = [working, holding, checking];
+    let Measured { parts, missing } = of_parts(parts, setting, |part| part(setting))?;
+    Ok(Outcome::of(setting, EXPLANATION, claims(&parts, &Size::of(setting)), missing, parts))
 }
 
 const EXPLANATION: &str = "\
@@ -165,14 +160,14 @@ fn working(setting: &Setting) -> Result<Measured> {
     if !setting.machine.is_simulated() {
         rows.extend([(0, usual, AS_THEN), (0, usual, AS_NOW)]);
     }
-    let subject = |(work_ns, (threshold, till_qs_ms), way): (u64, (u64, u64), Way)| {
+    let row = |(work_ns, (threshold, till_qs_ms), way): (u64, (u64, u64), Way)| {
         let Way { lazy_limit, hand_back, .. } = way;
         let of_arm = format!("{threshold} {till_qs_ms} {lazy_limit} {hand_back}");
         let line = format!("grace files {} {work_ns} {} {of_arm}", size.threads, size.task);
-        probe(setting, &line, size.row(work_ns, (threshold, till_qs_ms), way), &OF_FILES)
+        (size.row(work_ns, (threshold, till_qs_ms), way), line)
     };
-    let analysis = measured(setting, rows.into_iter().map(subject).collect(), &forms(ARMS), BLOCKS, None)?;
-    Ok(Part::of("Threads that open and close files", analysis, plots_of_files).into())
+    let (title, rows) = ("Threads that open and close files", rows.into_iter().map(row));
+    part(setting, title, rows, &OF_FILES, &forms(ARMS), BLOCKS, plots_of_files)
 }
 
 fn plots_of_files(analysis: &Analysis) -> Vec<Figure> {
@@ -184,20 +179,15 @@ fn holding(setting: &Setting) -> Result<Measured> {
     let size = Size::of(setting);
     let [short, long] = size.holds_ms;
     let rows = [("checks", short), ("checks", long), ("retires", long), ("always", long)];
-    let subject = |(looks, ms): (&str, u64)| {
-        let line = format!("grace hold {looks} {ms} {OFTEN} {}", size.till_qs_ms);
-        probe(setting, &line, size.held(looks, ms), &OF_HOLDING)
-    };
-    let analysis = measured(setting, rows.map(subject).into(), &forms(ARMS), HELD_BLOCKS, None)?;
-    Ok(Part::of("A thread that loops for long, and one that waits for it", analysis, |analysis| dots(analysis, 0))
-        .into())
+    let row = |(looks, ms)| (size.held(looks, ms), format!("grace hold {looks} {ms} {OFTEN} {}", size.till_qs_ms));
+    let title = "A thread that loops for long, and one that waits for it";
+    part(setting, title, rows.map(row), &OF_HOLDING, &forms(ARMS), HELD_BLOCKS, dots_of_first)
 }
 
 fn checking(setting: &Setting) -> Result<Measured> {
-    let parameters = Parameters::default().with("threshold", OFTEN);
-    let subject = probe(setting, &format!("grace checkpoint {OFTEN}"), parameters, &[CHECKPOINT]);
-    let analysis = measured(setting, vec![subject], &forms(ARMS), BLOCKS, None)?;
-    Ok(Part::of("A checkpoint of a thread while no grace period waits", analysis, |analysis| dots(analysis, 0)).into())
+    let rows = [(Parameters::default().with("threshold", OFTEN), format!("grace checkpoint {OFTEN}"))];
+    let title = "A checkpoint of a thread while no grace period waits";
+    part(setting, title, rows, &[CHECKPOINT], &forms(ARMS), BLOCKS, dots_of_first)
 }
 
 /// None for nothing over nothing.
@@ -212,79 +202,47 @@ fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
     let over = |metric: &Metric, one: (&Parameters, &str), other: (&Parameters, &str)| {
         quotient(of(metric, one.0, one.1)?, of(metric, other.0, other.1)?)
     };
-    let claim = |claim: &str, document: &str, ratio: Option<f64>, needed: Needed| {
-        let found = ratio.map(|ratio| (format!("{} ×", factor(ratio)), ratio));
-        let agrees = match needed {
-            Above(least) => format!("above {least} agrees"),
-            Below(most) => format!("below {most} agrees"),
-        };
-        let holds = |ratio| match needed {
-            Above(least) => ratio > least,
-            Below(most) => ratio < most,
-        };
-        Claim::of(claim, format!("{document} ({agrees})"), found, ratio.map(holds))
-    };
     let held = |arm: &str, looks: &str| {
         let hold_ms = size.holds_ms[1];
         Some(of(&LONGEST, &size.held(looks, hold_ms), arm)? / hold_ms as f64)
     };
-    vec![
-        claim(
-            "freed as then, grace periods per second: counted over none",
-            "more often",
-            over(&PERIODS, (&usual, COUNTED), (&usual, NONE)),
-            Above(1.0),
-        ),
-        claim(
-            "freed as then, objects freed per grace period: counted over none",
-            "smaller batches",
-            over(&CALLBACKS, (&usual, COUNTED), (&usual, NONE)),
-            Below(1.0),
-        ),
-        claim(
+    let over_none = |metric: &Metric, row: &Parameters| over(metric, (row, COUNTED), (row, NONE));
+    let [periods, freed, contended] = [PERIODS, CALLBACKS, CONTENDED].map(|metric| over_none(&metric, &usual));
+    let [counted, flagged] = [COUNTED, FLAGGED].map(|arm| over(&OPERATIONS, (&usual, arm), (&seldom, arm)));
+    let as_now = over_none(&OPERATIONS, &now);
+    let [none, flag, kick] = [NONE, FLAGGED, KICKED].map(|arm| held(arm, "checks"));
+    let with_a_flag = "10 % slower, and 3 % with a late flag";
+    let all = [
+        ("freed as then, grace periods per second: counted over none", "more often", periods, Above(1.0)),
+        ("freed as then, objects freed per grace period: counted over none", "smaller batches", freed, Below(1.0)),
+        (
             "freed as then, contended locks of the depot: counted over none",
             "more contention in the slab",
-            over(&CONTENDED, (&usual, COUNTED), (&usual, NONE)),
+            contended,
             Above(1.0),
         ),
-        claim(
-            "operations per second, counted: each 256th checkpoint over each 65,536th",
-            "slower",
-            over(&OPERATIONS, (&usual, COUNTED), (&seldom, COUNTED)),
-            Below(NOTICED),
-        ),
-        claim(
-            "operations per second, flagged: an early flag over a late one",
-            "10 % slower, and 3 % with a late flag",
-            over(&OPERATIONS, (&usual, FLAGGED), (&seldom, FLAGGED)),
-            Below(NOTICED),
-        ),
-        claim(
-            "freed as now, operations per second: counted over none",
-            "goal: not slower",
-            over(&OPERATIONS, (&now, COUNTED), (&now, NONE)),
-            Above(NOTICED),
-        ),
-        claim("longest grace period over the time of a loop: none", "all of it", held(NONE, "checks"), Above(0.9)),
-        claim(
-            "longest grace period over the time of a loop: flagged",
-            "until the flag",
-            held(FLAGGED, "checks"),
-            Below(0.5),
-        ),
-        claim(
-            "longest grace period over the time of a loop: kicked",
-            "until the interrupt",
-            held(KICKED, "checks"),
-            Below(0.5),
-        ),
-        claim(
+        ("operations per second, counted: each 256th checkpoint over each 65,536th", "slower", counted, Below(NOTICED)),
+        ("operations per second, flagged: an early flag over a late one", with_a_flag, flagged, Below(NOTICED)),
+        ("freed as now, operations per second: counted over none", "goal: not slower", as_now, Above(NOTICED)),
+        ("longest grace period over the time of a loop: none", "all of it", none, Above(0.9)),
+        ("longest grace period over the time of a loop: flagged", "until the flag", flag, Below(0.5)),
+        ("longest grace period over the time of a loop: kicked", "until the interrupt", kick, Below(0.5)),
+        (
             "longest grace period over the time of a loop: none, checkpoints always report",
             "at once",
             held(NONE, "always"),
             Below(0.1),
         ),
-    ]
+    ];
+    let claim = |(claim, document, ratio, needed): (&str, &str, Option<f64>, Needed)| {
+        let (agrees, holds) = match needed {
+            Above(least) => (format!("above {least} agrees"), ratio.map(|ratio| ratio > least)),
+            Below(most) => (format!("below {most} agrees"), ratio.map(|ratio| ratio < most)),
+        };
+        let found = ratio.map(|ratio| (format!("{} ×", factor(ratio)), ratio));
+        Claim::of(claim, format!("{document} ({agrees})"), found, holds)
+    };
+    all.map(claim).into()
 }
 
 /// The ratios that agree with the document.
@@ -299,7 +257,6 @@ mod tests {
     use super::super::figures::example;
     use super::*;
     use crate::metric::Metric;
-    use crate::report::plot::count_of_dots;
 
     const SIZE: Size = Size { threads: 49, work_ns: 500, task: 2500, till_qs_ms: 1, holds_ms: [5, 50] };
 
@@ -347,45 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn plots_of_policies_show_the_metrics_they_differ_in() {
-        let [working, holding] = &parts([1.0; 4], [50.0; 4])[..] else { panic!("two parts") };
-        let drawn = plots_of_files(&working.analysis);
-        let titles = ["operations per second", "grace periods per second", "peak of waiting bytes"];
-        assert_eq!(drawn.len(), titles.len());
-        for (figure, title) in drawn.iter().zip(titles) {
-            assert!(figure.svg.contains(title), "{title}");
-            assert_eq!(count_of_dots(&figure.svg), 3 * ARMS.len() + ARMS.len(), "in three rows, and in the key");
-        }
-        let held = &dots(&holding.analysis, 0)[0].svg;
-        assert!(held.contains(LONGEST.title) && held.contains("100 ms") && !held.contains("100 ns"), "{held}");
-    }
-
-    #[test]
     fn nothing_over_nothing_says_nothing() {
         assert_eq!([quotient(0.0, 0.0), quotient(0.0, 2.0), quotient(1.0, 2.0)], [None, Some(0.0), Some(0.5)]);
         assert_eq!(quotient(2.0, 0.0), Some(f64::INFINITY));
         assert!(claims(&[], &SIZE).iter().all(|claim| claim.holds.is_none() && claim.measured.is_none()));
-    }
-
-    /// The names in the JSON are fixed.
-    #[test]
-    fn names_are_those_that_results_are_compared_by() {
-        let metrics = OF_FILES.iter().chain(&OF_HOLDING).chain([&CHECKPOINT]).map(|metric| metric.name);
-        let metrics: Vec<&str> = metrics.collect();
-        let fixed = [
-            "synchronize_ms",
-            "operations_per_s",
-            "grace_periods_per_s",
-            "callbacks_per_grace_period",
-            "depot_refills_per_operation",
-            "checkpoint_ns",
-            "longest_grace_period_ms",
-            "peak_waiting_bytes",
-        ];
-        assert!(fixed.iter().all(|name| metrics.contains(name)), "{metrics:?}");
-        assert_eq!(ARMS, ["counted", "flagged", "kicked", "none"]);
-        let usual = SIZE.usual();
-        let numbers = ["threshold", "threads", "till_qs_ms"].map(|name| usual.number(name));
-        assert_eq!(numbers, [Some(256), Some(49), Some(1)]);
     }
 }

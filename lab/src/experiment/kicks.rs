@@ -4,13 +4,12 @@
 use anyhow::Result;
 
 use super::figures::Figures;
-use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, measured, nanoseconds, of_parts, probe};
-use super::{Claim, Experiment, Outcome, Part, Setting, Title};
-use crate::analysis::Analysis;
-use crate::json::{Compared, Documented};
+use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, nanoseconds, no_plots, of_parts, part};
+use super::{Claim, Experiment, Outcome, Part, Setting};
+use crate::arm::Arm;
+use crate::json::Documented;
 use crate::metric::{Metric, for_people};
 use crate::parameters::Parameters;
-use crate::report::Figure;
 use crate::table::factor;
 
 const ON_CREATE: &str = "kick on create";
@@ -40,25 +39,20 @@ const OF_GROUPS: [Metric; 7] = [KICKS, INTERRUPTS, BACKGROUND, ELAPSED, FIRST, W
 const OF_REPLACING: [Metric; 4] = [KICKS, INTERRUPTS, BACKGROUND, ELAPSED];
 const FIRST_AT: usize = 4;
 
-/// The experiment.
-pub struct Kicks;
+pub const KICKS_ON_CREATION: Experiment = Experiment {
+    name: "kicks",
+    about: "How often does creating caches for groups interrupt other CPUs?",
+    source: SOURCE,
+    simulates: true,
+    measure,
+};
 
-impl Experiment for Kicks {
-    fn title(&self) -> Title {
-        Title {
-            name: "kicks",
-            about: "How often does creating caches for groups interrupt other CPUs?",
-            source: SOURCE,
-            simulates: true,
-        }
-    }
-
-    fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let Measured { parts, missing } = of_parts(&[creating, replacing], setting)?;
-        let size = Size::of(setting);
-        let remarks = remarks(&parts, &size).into_iter().chain(missing).collect();
-        Ok(Outcome::of(setting, EXPLANATION, claims(&parts, &size), remarks, parts))
-    }
+fn measure(setting: &Setting) -> Result<Outcome> {
+    let parts: [fn(&Setting) -> Result<Measured>; 2] = [creating, replacing];
+    let Measured { parts, missing } = of_parts(parts, setting, |part| part(setting))?;
+    let size = Size::of(setting);
+    let remarks = remarks(&parts, &size).into_iter().chain(missing).collect();
+    Ok(Outcome::of(setting, EXPLANATION, claims(&parts, &size), remarks, parts))
 }
 
 const EXPLANATION: &str = "\
@@ -95,34 +89,22 @@ impl Size {
 
 fn creating(setting: &Setting) -> Result<Measured> {
     let size = Size::of(setting);
-    let line = format!("kicks groups {} {}", size.groups, size.busy);
-    let subject = probe(setting, &line, size.parameters(size.groups), &OF_GROUPS);
-    let arms = forms([ON_CREATE, ON_REPLACE]);
-    let analysis = measured(setting, vec![subject], &arms, BLOCKS, None)?;
+    let parameters = size.parameters(size.groups);
+    let rows = [(parameters.clone(), format!("kicks groups {} {}", size.groups, size.busy))];
     let title = "Creating groups, and allocating the first objects of five sizes in each";
-    Ok(Part { document, ..Part::of(title, analysis, plots) }.into())
+    let first_objects = |analysis: &_| dots(analysis, FIRST_AT);
+    let done = part(setting, title, rows, &OF_GROUPS, &forms([ON_CREATE, ON_REPLACE]), BLOCKS, first_objects)?;
+    let figure = format!("function call interrupts for 10,000 groups, {AFTER} after the commit and {BEFORE} before");
+    let said = (SOURCE, figure, AFTER / BEFORE);
+    Ok(done.documented([Documented::of([ON_CREATE, ON_REPLACE], &INTERRUPTS, parameters, said)]))
 }
 
 fn replacing(setting: &Setting) -> Result<Measured> {
     let size = Size::of(setting);
     let line = format!("kicks {REPLACE} {} {}", size.replacements, size.busy);
-    let subject = probe(setting, &line, size.parameters(size.replacements), &OF_REPLACING);
-    let mut arms = forms([REPLACE]);
-    arms.iter_mut().for_each(|arm| arm.words.clear());
-    let analysis = measured(setting, vec![subject], &arms, BLOCKS, None)?;
+    let arms = [Arm { name: REPLACE.to_owned(), ..Arm::glibc() }];
     let title = "Replacing the magazines of a cache that all busy threads use";
-    Ok(Part::of(title, analysis, |_| Vec::new()).into())
-}
-
-/// Time to the first object.
-fn plots(analysis: &Analysis) -> Vec<Figure> {
-    dots(analysis, FIRST_AT)
-}
-
-fn document(of: &Compared) -> Option<Documented> {
-    let is_it = of.baseline.name == ON_CREATE && of.candidate.name == ON_REPLACE && *of.metric == INTERRUPTS;
-    let figure = format!("function call interrupts for 10,000 groups, {AFTER} after the commit and {BEFORE} before");
-    is_it.then(|| Documented { source: SOURCE.to_owned(), figure, value: AFTER / BEFORE })
+    part(setting, title, [(size.parameters(size.replacements), line)], &OF_REPLACING, &arms, BLOCKS, no_plots)
 }
 
 /// Interrupts for each group and busy CPU, so that machines can be compared. None without busy CPUs.
@@ -230,15 +212,6 @@ mod tests {
     }
 
     #[test]
-    fn document_of_kicks_has_one_ratio() {
-        let [create, replace] = <[_; 2]>::try_from(forms([ON_CREATE, ON_REPLACE])).unwrap();
-        let parameters = &SIZE.parameters(SIZE.groups);
-        let said = |candidate, metric| document(&Compared { baseline: &create, candidate, metric, parameters });
-        assert!(said(&replace, &INTERRUPTS).is_some_and(|said| (said.value - 0.002_116).abs() < 1e-6));
-        assert!(said(&replace, &KICKS).is_none() && said(&create, &INTERRUPTS).is_none());
-    }
-
-    #[test]
     fn remarks_tell_what_one_kick_costs() {
         let remarks = remarks(&parts(3000.0, 500.0, 9_900.0), &SIZE);
         assert_eq!(remarks.len(), 3);
@@ -246,18 +219,5 @@ mod tests {
         assert!(remarks[1].contains("takes 2.50 µs"), "{}", remarks[1]);
         assert!(remarks[2].contains("0.990 kicks"), "{}", remarks[2]);
         assert!(super::remarks(&[], &SIZE).is_empty());
-    }
-
-    /// The names in the JSON are fixed.
-    #[test]
-    fn names_are_those_that_results_are_compared_by() {
-        let names = OF_GROUPS.map(|metric| metric.name);
-        assert!(
-            ["kicks", "interrupts", "interrupts_background", "elapsed_s", "first_object_ns"]
-                .iter()
-                .all(|name| names.contains(name))
-        );
-        let words: Vec<String> = forms([ON_CREATE, ON_REPLACE]).iter().flat_map(|arm| arm.words.clone()).collect();
-        assert_eq!(words, ["kick-on-create", "kick-on-replace-only"]);
     }
 }

@@ -1,6 +1,6 @@
 //! The frame of the lab: what an experiment is, and which there are.
 //!
-//! An experiment is one file or folder behind [`Experiment`]. It names its document, chooses arms and programs, and returns its
+//! An experiment is one file or folder with an [`Experiment`]. It names its document, chooses arms and programs, and returns its
 //! parts, each an analysis, with the claims of the document: what the document says, what was measured here, what was
 //! simulated, and whether they agree. All experiments share the order of runs, the statistics, the JSON and the page.
 
@@ -24,29 +24,26 @@ use tempfile::TempDir;
 use crate::analysis::Analysis;
 use crate::answers::{Answers, Shard};
 use crate::arm::Arm;
-use crate::json::{self, Document, Object};
+use crate::json::{self, Documented, Object};
 use crate::machine::Machine;
 use crate::process::Interrupt;
 use crate::report::{Chapter, Figure, Plots, Section};
 use crate::sheet::{Sheet, Side};
+use crate::table;
 
-use cache::Cache;
-use counters::Counters;
-use grace::Grace;
-use kicks::Kicks;
 pub use predicted::Predicted;
 use predicted::Prediction;
-use stagger::Stagger;
-pub use startup::{EMPTY, EMPTY_LIBRARY, Startup};
+pub use startup::{EMPTY, EMPTY_LIBRARY};
 
 /// All experiments, in the order in which `lab list` names them.
-pub const ALL: [&dyn Experiment; 6] = [&Counters, &Cache, &Kicks, &Grace, &Stagger, &Startup];
+pub static ALL: [Experiment; 6] =
+    [counters::COUNTERS, cache::CACHE, kicks::KICKS_ON_CREATION, grace::GRACE, stagger::STAGGER, startup::STARTUP];
 
 /// The article of two of them.
 const LAZY_COUNTERS: &str = "an article on the RFC \"lazy counters\" for rss_stat (G. K. Bertazi)";
 
-/// What is said of an experiment.
-pub struct Title {
+/// One experiment.
+pub struct Experiment {
     /// Its name, one word.
     pub name: &'static str,
     /// The question that it answers, a short line.
@@ -55,20 +52,8 @@ pub struct Title {
     pub source: &'static str,
     /// Whether it can run on a simulated machine.
     pub simulates: bool,
-}
-
-/// One experiment.
-pub trait Experiment {
-    /// What is said of it.
-    fn title(&self) -> Title;
-
     /// Measures.
-    fn measure(&self, setting: &Setting) -> Result<Outcome>;
-
-    /// What it is called by, as a word.
-    fn name(&self) -> &'static str {
-        self.title().name
-    }
+    measure: fn(&Setting) -> Result<Outcome>,
 }
 
 /// What an experiment is given.
@@ -122,8 +107,8 @@ pub struct Part {
     pub sheets: Vec<Sheet>,
     /// Draws its plots.
     pub plots: Plots,
-    /// What the document says of a comparison, for the JSON.
-    pub document: Document,
+    /// What the document says of comparisons, for the JSON.
+    pub documents: Vec<Documented>,
 }
 
 /// A statement of a document, compared with what was found.
@@ -192,7 +177,7 @@ impl Claim {
 }
 
 /// Measures, on a simulated machine all runs first, several at a time; and says what had been predicted.
-pub fn measure(experiment: &dyn Experiment, setting: &Setting) -> Result<Outcome> {
+pub fn measure(experiment: &Experiment, setting: &Setting) -> Result<Outcome> {
     if setting.machine.is_simulated() {
         list(experiment, setting)?;
         // What fails is run again where it is looked at, and told there.
@@ -204,26 +189,26 @@ pub fn measure(experiment: &dyn Experiment, setting: &Setting) -> Result<Outcome
 }
 
 /// Lists which simulated runs it needs.
-pub fn list(experiment: &dyn Experiment, setting: &Setting) -> Result<()> {
+pub fn list(experiment: &Experiment, setting: &Setting) -> Result<()> {
     setting.answers.list(|| evaluate(experiment, setting))
 }
 
 /// The outcome of what was measured, or was simulated before.
-pub fn evaluate(experiment: &dyn Experiment, setting: &Setting) -> Result<Outcome> {
-    let mut outcome = experiment.measure(setting)?;
+pub fn evaluate(experiment: &Experiment, setting: &Setting) -> Result<Outcome> {
+    let mut outcome = (experiment.measure)(setting)?;
     outcome.predicted = predicted::held(experiment, setting, &outcome.claims)?;
     Ok(outcome)
 }
 
 /// Fills the third column of what was measured here: simulated on machines like those that the document had. If that cannot be, what was measured stays.
-pub fn with_third_column(experiment: &dyn Experiment, setting: &Setting, outcome: &mut Outcome) {
+pub fn with_third_column(experiment: &Experiment, setting: &Setting, outcome: &mut Outcome) {
     if let Err(error) = fill_third_column(experiment, setting, outcome) {
         outcome.remarks.push(format!("Some simulations failed: {error:#}."));
     }
 }
 
-fn fill_third_column(experiment: &dyn Experiment, setting: &Setting, outcome: &mut Outcome) -> Result<()> {
-    for profile in Prediction::profiles(experiment.name())? {
+fn fill_third_column(experiment: &Experiment, setting: &Setting, outcome: &mut Outcome) -> Result<()> {
+    for profile in Prediction::profiles(experiment.name)? {
         let machine = Machine::like(profile)?;
         let simulated = measure(experiment, &Setting { quick: true, machine, ..setting.clone() })?;
         for claim in &mut outcome.claims {
@@ -276,14 +261,14 @@ impl Outcome {
     }
 
     /// The result in the common form.
-    pub fn object(&self, experiment: &dyn Experiment) -> Object {
-        let parts: Vec<_> = self.parts.iter().map(|part| (&part.analysis, part.document)).collect();
-        json::object(experiment.name(), &self.machine, &parts)
+    pub fn object(&self, experiment: &Experiment) -> Object {
+        let parts: Vec<_> = self.parts.iter().map(|part| (&part.analysis, &part.documents[..])).collect();
+        json::object(experiment.name, &self.machine, &parts)
     }
 
     /// Its part of a page.
-    pub fn chapter(&self, experiment: &dyn Experiment) -> Chapter<'_> {
-        let Title { name, about, source, .. } = experiment.title();
+    pub fn chapter(&self, experiment: &Experiment) -> Chapter<'_> {
+        let Experiment { name, about, source, .. } = experiment;
         let source = [format!("Document: {source}.")];
         Chapter {
             title: format!("{name}: {about}"),
@@ -299,7 +284,8 @@ impl Outcome {
 impl Part {
     /// One whose tables have every arm's own figures, and of which no document says anything.
     fn of(title: impl Into<String>, analysis: Analysis, plots: Plots) -> Self {
-        Part { title: title.into(), sheets: probing::tables(&analysis), analysis, plots, document: json::UNDOCUMENTED }
+        let sheets = probing::tables(&analysis, |_| true, table::figures);
+        Part { title: title.into(), sheets, analysis, plots, documents: Vec::new() }
     }
 
     fn section(&self) -> Section<'_> {
@@ -347,10 +333,9 @@ mod tests {
     #[test]
     fn names_are_words_and_all_different() {
         for (at, experiment) in ALL.iter().enumerate() {
-            let Title { name, about, source, .. } = experiment.title();
+            let name = experiment.name;
             assert!(name.chars().all(|c| c.is_ascii_lowercase()), "{name}");
-            assert!(ALL[..at].iter().all(|other| other.name() != name));
-            assert!(!about.is_empty() && !source.is_empty());
+            assert!(ALL[..at].iter().all(|other| other.name != name));
         }
     }
 

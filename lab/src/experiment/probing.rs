@@ -5,20 +5,21 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::{Part, Setting};
 use crate::analysis::{Analysis, CONTROL, Judged};
 use crate::answers::Answers;
 use crate::arm::{Arm, COMMENSAL};
 use crate::blocks::{self, Length, Plan, Subject};
+use crate::json::Documented;
+use crate::machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
-use crate::process::{Program, Run};
-use crate::report::Figure;
+use crate::process::Program;
 use crate::report::plot::{self, Scale};
+use crate::report::{Figure, Plots};
 use crate::sheet::Sheet;
-use crate::table;
 
 pub const FASTER: [&str; 2] = ["faster", "slower"];
 pub const LESS: [&str; 2] = ["less", "more"];
@@ -30,26 +31,38 @@ pub struct Measured {
     pub missing: Vec<String>,
 }
 
+impl Measured {
+    fn add(&mut self, other: Measured) {
+        self.parts.extend(other.parts);
+        self.missing.extend(other.missing);
+    }
+
+    /// With what a document says of its comparisons.
+    pub fn documented(mut self, documents: impl IntoIterator<Item = Documented>) -> Self {
+        if let Some(part) = self.parts.first_mut() {
+            part.documents.extend(documents);
+        }
+        self
+    }
+}
+
 impl From<Part> for Measured {
     fn from(part: Part) -> Self {
         Measured { parts: vec![part], missing: Vec::new() }
     }
 }
 
-/// Measures a part.
-pub type Measure = fn(&Setting) -> Result<Measured>;
-
-/// All of these, unless Ctrl-C ends it.
-pub fn of_parts(parts: &[Measure], setting: &Setting) -> Result<Measured> {
+/// All of these, measured one after the other unless Ctrl-C ends it.
+pub fn of_parts<T>(
+    parts: impl IntoIterator<Item = T>, setting: &Setting, measure: impl Fn(T) -> Result<Measured>,
+) -> Result<Measured> {
     let mut all = Measured::default();
     for part in parts {
         if setting.interrupt.seen() {
             all.missing.push("Ended early: some parts were not measured.".to_owned());
             break;
         }
-        let measured = part(setting)?;
-        all.parts.extend(measured.parts);
-        all.missing.extend(measured.missing);
+        all.add(measure(part)?);
     }
     Ok(all)
 }
@@ -72,20 +85,19 @@ pub fn words(line: &str, machine: Option<String>) -> Vec<String> {
     ["workload".to_owned()].into_iter().chain(name).chain(simulated).chain(words).collect()
 }
 
-/// A run of the command's own probe, which prints as many figures as there are metrics.
-pub fn probe(setting: &Setting, line: &str, parameters: Parameters, metrics: &[Metric]) -> Subject {
+/// The command's own probe.
+fn probe(setting: &Setting, line: &str) -> Program {
     let machine = setting.machine.is_simulated().then(|| setting.machine.word());
     let words = ["commensal".to_owned()].into_iter().chain(words(line, machine));
     let mut program = Program::new(&setting.command, words);
     program.environment.clear();
-    let metrics = metrics.to_vec();
-    Subject { parameters, metrics, read: printed, prints_the_same: false, ..Subject::of_program("", program) }
+    program
 }
 
 /// What the probe prints for once, outside of what is measured.
 pub fn asked(setting: &Setting, line: &str) -> Result<Vec<f64>> {
-    anyhow::ensure!(!setting.answers.are_listed(), "the runs are only being listed");
-    let program = probe(setting, line, Parameters::default(), &[]).program;
+    ensure!(!setting.answers.are_listed(), "the runs are only being listed");
+    let program = probe(setting, line);
     asked_of(&program.path, &program.arguments[1..])
 }
 
@@ -98,30 +110,68 @@ pub fn asked_of(command: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<f
     figures(&String::from_utf8_lossy(&output.stdout)).filter(|_| output.status.success()).with_context(said)
 }
 
-fn printed(_: &Run, printed: &str) -> Option<Vec<f64>> {
-    figures(printed)
-}
-
 fn figures(printed: &str) -> Option<Vec<f64>> {
     printed.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
-/// How many blocks a part has: when it must be quick, and else; and on a simulated machine, if that is not the same.
+/// How a part is measured: in how many blocks when it must be quick, and else, and on a simulated machine if that is not the same.
 #[derive(Clone, Copy)]
 pub struct Blocks {
     quick: usize,
     usual: usize,
     simulated: Option<(usize, usize)>,
+    is_on_one_cpu: bool,
+    are_seeds: bool,
 }
 
 impl Blocks {
     pub const fn of(quick: usize, usual: usize) -> Self {
-        Blocks { quick, usual, simulated: None }
+        Blocks { quick, usual, simulated: None, is_on_one_cpu: false, are_seeds: false }
     }
 
     pub const fn simulated(self, quick: usize, usual: usize) -> Self {
         Blocks { simulated: Some((quick, usual)), ..self }
     }
+
+    /// All runs are on one CPU, unless the probe has two threads.
+    pub const fn on_one_cpu(self) -> Self {
+        Blocks { is_on_one_cpu: true, ..self }
+    }
+
+    /// Each block is a seed, the same for all arms.
+    pub const fn seeds(self) -> Self {
+        Blocks { are_seeds: true, ..self }
+    }
+}
+
+/// How lines begin that have two threads at once.
+const OF_TWO: [&str; 5] =
+    ["counters shared", "counters others", "counters upgraded 2", "counters called 2", "cache pair 2 "];
+
+/// Measures a table: its rows, with what the probe is told for each. Leaves out what needs more CPUs than there are.
+pub fn part(
+    setting: &Setting, title: &str, rows: impl IntoIterator<Item = (Parameters, String)>, metrics: &[Metric],
+    arms: &[Arm], blocks: Blocks, plots: Plots,
+) -> Result<Measured> {
+    let mut rows: Vec<_> = rows.into_iter().collect();
+    let is_of_two = |line: &str| OF_TWO.iter().any(|start| line.starts_with(start));
+    let is_alone = blocks.is_on_one_cpu && !rows.iter().any(|(_, line)| is_of_two(line));
+    rows.retain(|(_, line)| setting.machine.cpus > 1 || !is_of_two(line));
+    if rows.is_empty() {
+        let missing = vec![format!("Not measured, because this machine has one CPU: {title}.")];
+        return Ok(Measured { parts: Vec::new(), missing });
+    }
+    let subject = |(parameters, line): (Parameters, String)| Subject {
+        parameters,
+        metrics: metrics.to_vec(),
+        read: |_, printed| figures(printed),
+        prints_the_same: false,
+        draws_lots: blocks.are_seeds,
+        ..Subject::of_program("", probe(setting, &line))
+    };
+    let cpu = if is_alone { machine::quiet_cpu() } else { None };
+    let analysis = measured(setting, rows.into_iter().map(subject).collect(), arms, blocks, cpu)?;
+    Ok(Part::of(title, analysis, plots).into())
 }
 
 /// Measures under these arms, on one CPU if one is named.
@@ -138,23 +188,28 @@ pub fn measured(
     Ok(Analysis::of(blocks::measure(subjects, arms, plan, &setting.interrupt)?))
 }
 
-/// A table with every arm's own figures for each of the metrics.
-pub fn tables(analysis: &Analysis) -> Vec<Sheet> {
-    some_tables(analysis, &analysis.measured.rows[0].metrics)
-}
-
-/// The same for some of them.
-pub fn some_tables(analysis: &Analysis, shown: &[Metric]) -> Vec<Sheet> {
-    if analysis.measured.blocks == 0 {
-        return Vec::new();
-    }
+/// A table for each of these metrics, unless nothing was measured.
+pub fn tables(
+    analysis: &Analysis, is_shown: impl Fn(&Metric) -> bool, table: fn(&Analysis, usize) -> Sheet,
+) -> Vec<Sheet> {
     let metrics = analysis.measured.rows[0].metrics.iter().enumerate();
-    metrics.filter(|(_, metric)| shown.contains(metric)).map(|(at, _)| table::figures(analysis, at)).collect()
+    let shown = metrics.filter(|(_, metric)| analysis.measured.blocks > 0 && is_shown(metric));
+    shown.map(|(at, _)| table(analysis, at)).collect()
 }
 
 /// Nanoseconds of something, as the probe prints them.
 pub const fn nanoseconds(name: &'static str, title: &'static str) -> Metric {
     Metric { name, unit: "ns", title, words: FASTER, resolution: 1e-5 }
+}
+
+/// No plots.
+pub fn no_plots(_: &Analysis) -> Vec<Figure> {
+    Vec::new()
+}
+
+/// The plot of the first metric.
+pub fn dots_of_first(analysis: &Analysis) -> Vec<Figure> {
+    dots(analysis, 0)
 }
 
 /// A dot for each arm, a row for each row, in one metric.
@@ -173,21 +228,17 @@ pub fn dots(analysis: &Analysis, metric: usize) -> Vec<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::{Cost, End};
 
     #[test]
     fn figures_are_read_as_they_are_printed() {
-        let run = Run { end: End::Exited(0), cost: Cost::default(), left_running: false };
-        assert_eq!(printed(&run, "3.17059 0.52000 80.00000\n"), Some(vec![3.17059, 0.52, 80.0]));
-        assert_eq!(printed(&run, "no figures\n"), None);
+        assert_eq!(figures("3.17059 0.52000 80.00000\n"), Some(vec![3.17059, 0.52, 80.0]));
+        assert_eq!(figures("no figures\n"), None);
     }
 
     #[test]
     fn simulated_machine_is_named_after_the_probe() {
         assert_eq!(words("cache pair 1", None).join(" "), "workload cache pair 1");
-        assert_eq!(
-            words("cache pair 1", Some("2@x.toml".into())).join(" "),
-            "workload cache simulated 2@x.toml pair 1"
-        );
+        let simulated = words("cache pair 1", Some("2@x.toml".into())).join(" ");
+        assert_eq!(simulated, "workload cache simulated 2@x.toml pair 1");
     }
 }

@@ -7,13 +7,15 @@
 
 use anyhow::{Context, Result};
 
-use super::{Claim, Experiment, LAZY_COUNTERS, Outcome, Part, Setting, Title, holds};
+use super::probing::Measured;
+use super::{Claim, Experiment, LAZY_COUNTERS, Outcome, Part, Setting, holds};
 use crate::analysis::{Analysis, Judged};
 use crate::arm::{Arm, COMMENSAL};
 use crate::blocks::{self, Length, Plan, Subject};
-use crate::json::{Compared, Documented};
+use crate::json::Documented;
 use crate::machine;
 use crate::metric::{self, Metric};
+use crate::parameters::Parameters;
 use crate::process::{Program, Run};
 use crate::report;
 use crate::sheet::Sheet;
@@ -42,39 +44,39 @@ pub(super) const SYSTEM: Metric = Metric { name: "spawn_system_s", resolution: S
 /// System time of fork in a loop, with lazy counters over without: what the document gives, by its number of cores.
 pub(super) const SYSTEM_TIME: [(u64, f64); 2] = [(80, 0.94), (256, 0.89)];
 
-/// The experiment.
-pub struct Startup;
+pub const STARTUP: Experiment = Experiment {
+    name: "startup",
+    about: "What does a malloc cost a program that does nothing?",
+    source: LAZY_COUNTERS,
+    simulates: false,
+    measure,
+};
 
-impl Experiment for Startup {
-    fn title(&self) -> Title {
-        Title {
-            name: "startup",
-            about: "What does a malloc cost a program that does nothing?",
-            source: LAZY_COUNTERS,
-            simulates: false,
-        }
-    }
+fn measure(setting: &Setting) -> Result<Outcome> {
+    let empty = setting.scratch.path().join("libempty.so");
+    std::fs::write(&empty, EMPTY_LIBRARY).with_context(|| format!("cannot write {}", empty.display()))?;
+    let (baseline, others) = setting.arms.split_first().context("startup needs an arm")?;
+    let arms: Vec<Arm> =
+        [baseline.clone(), Arm::preloading(EMPTY, empty)].into_iter().chain(others.iter().cloned()).collect();
 
-    fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let empty = setting.scratch.path().join("libempty.so");
-        std::fs::write(&empty, EMPTY_LIBRARY).with_context(|| format!("cannot write {}", empty.display()))?;
-        let (baseline, others) = setting.arms.split_first().context("startup needs an arm")?;
-        let arms: Vec<Arm> =
-            [baseline.clone(), Arm::preloading(EMPTY, empty)].into_iter().chain(others.iter().cloned()).collect();
-
-        let usual = if setting.quick { QUICK_BLOCKS } else { BLOCKS };
-        let length = Length::Blocks(setting.blocks.unwrap_or(usual));
-        let plan = Plan { cpu: machine::quiet_cpu(), ..Plan::of(length, setting.seed) };
-        let measured = blocks::measure(vec![subject()], &arms, plan, &setting.interrupt)?;
-
-        let mut analysis = Analysis::of(measured);
-        analysis.also_against(EMPTY);
-        arms.iter().filter(|arm| arm.is_peer).for_each(|peer| analysis.also_against(&peer.name));
-        let claims = if analysis.measured.blocks > 0 { claims(&analysis) } else { Vec::new() };
-        let (sheets, title) = (sheets(&analysis), String::new());
-        let part = Part { title, analysis, sheets, plots: report::usual_plots, document };
-        Ok(Outcome::of(setting, &explanation(), claims, Vec::new(), vec![part]))
-    }
+    let usual = if setting.quick { QUICK_BLOCKS } else { BLOCKS };
+    let length = Length::Blocks(setting.blocks.unwrap_or(usual));
+    let plan = Plan { cpu: machine::quiet_cpu(), ..Plan::of(length, setting.seed) };
+    let mut analysis = Analysis::of(blocks::measure(vec![subject()], &arms, plan, &setting.interrupt)?);
+    analysis.also_against(EMPTY);
+    let peers: Vec<&str> = arms.iter().filter(|arm| arm.is_peer).map(|arm| arm.name.as_str()).collect();
+    peers.iter().for_each(|peer| analysis.also_against(peer));
+    let claims = if analysis.measured.blocks > 0 { claims(&analysis) } else { Vec::new() };
+    let part = Part { sheets: sheets(&analysis), ..Part::of("", analysis, report::usual_plots) };
+    // Where ours is held against a peer in the same metric.
+    let documents = peers.iter().map(|peer| {
+        let (cores, value) = SYSTEM_TIME[1];
+        let figure =
+            format!("system time of fork, {cores} cores; a kernel with lazy counters over one with eager ones");
+        Documented::of([peer, COMMENSAL], &CPU, Parameters::default(), (LAZY_COUNTERS, figure, value))
+    });
+    let Measured { parts, .. } = Measured::from(part).documented(documents);
+    Ok(Outcome::of(setting, &explanation(), claims, Vec::new(), parts))
 }
 
 /// What any library costs comes first.
@@ -110,14 +112,6 @@ pub(super) fn subject() -> Subject {
     Subject { metrics, read, ..Subject::of_program("", program) }
 }
 
-/// The document's figure, where ours is held against a peer in the same metric.
-fn document(of: &Compared) -> Option<Documented> {
-    let (cores, value) = SYSTEM_TIME[1];
-    let figure = format!("system time of fork, {cores} cores; a kernel with lazy counters over one with eager ones");
-    let is_alike = of.baseline.is_peer && of.candidate.name == COMMENSAL && *of.metric == CPU;
-    is_alike.then(|| Documented { source: LAZY_COUNTERS.to_owned(), figure, value })
-}
-
 fn claims(analysis: &Analysis) -> Vec<Claim> {
     let arms = &analysis.measured.arms;
     let ours = arms.iter().position(|arm| arm.name == COMMENSAL);
@@ -133,24 +127,4 @@ fn claims(analysis: &Analysis) -> Vec<Claim> {
         Some(Claim::of(claim, figures.clone(), Some(found), holds(&compared, SYSTEM_TIME[1].1)))
     };
     against.filter_map(claim).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::parameters::Parameters;
-
-    #[test]
-    fn document_of_startup_compares_lazy_with_eager() {
-        let peer = Arm { is_peer: true, ..Arm::preloading("peer", "/peer.so") };
-        let ours = Arm::commensal(COMMENSAL, "/ours.so", None);
-        let said = |baseline: &Arm, candidate: &Arm, metric: &Metric| {
-            document(&Compared { baseline, candidate, metric, parameters: &Parameters::default() })
-        };
-        let documented = said(&peer, &ours, &CPU).unwrap();
-        assert_eq!((documented.source.as_str(), documented.value), (LAZY_COUNTERS, 0.89));
-        assert_eq!(said(&Arm::glibc(), &ours, &CPU), None);
-        assert_eq!(said(&peer, &Arm::glibc(), &CPU), None);
-        assert_eq!(said(&peer, &ours, &WALL), None);
-    }
 }

@@ -54,6 +54,9 @@ const REAL: [Real; 10] = [
     real(&[("z3", "z3")], include_str!("z3.sh")),
 ];
 
+/// A part of an experiment, and not of the suite.
+const MAKE: Real = real(&[("make", "make"), ("cc", "gcc")], include_str!("make.sh"));
+
 /// The real programs of a machine.
 #[derive(Default)]
 pub struct Programs {
@@ -100,7 +103,7 @@ pub fn programs(folder: &Path) -> Result<Programs> {
 /// Those of the real programs that have these names.
 pub fn programs_named(folder: &Path, names: &[&str]) -> Result<Programs> {
     let mut programs = Programs::default();
-    for real in REAL.iter().filter(|real| names.contains(&real.name)) {
+    for real in REAL.iter().chain([&MAKE]).filter(|real| names.contains(&real.name)) {
         let absent = real.needs.iter().filter(|(command, _)| find(command).is_none());
         let (commands, packages): (Vec<_>, Vec<_>) = absent.copied().unzip();
         match find(real.needs[0].0).filter(|_| commands.is_empty()) {

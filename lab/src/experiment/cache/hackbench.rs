@@ -6,9 +6,9 @@ use super::{DEDICATED, GENERAL, SOURCE};
 use crate::analysis::Analysis;
 use crate::arm::Arm;
 use crate::blocks::{self, Length, Plan, Subject};
-use crate::experiment::probing::{FASTER, Measured, library};
+use crate::experiment::probing::{FASTER, Measured, library, tables};
 use crate::experiment::{Part, Setting};
-use crate::json::{Compared, Documented};
+use crate::json::Documented;
 use crate::metric::{CPU, Metric, SYSTEM, WALL};
 use crate::parameters::Parameters;
 use crate::process::{Program, Run};
@@ -56,8 +56,13 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     let plan = Plan::of(setting.blocks.map_or(length, Length::Blocks), setting.seed);
     let subjects = ["task", "message"].map(subject).into();
     let analysis = Analysis::of(blocks::measure(subjects, &arms, plan, &setting.interrupt)?);
-    let title = "a. hackbench -pipe 20 process 40, with a context for each task or for each message".to_owned();
-    Ok(Part { title, sheets: sheets(&analysis), analysis, plots: report::usual_plots, document }.into())
+    let mut sheets = tables(&analysis, |_| true, table::of_subjects);
+    sheets.extend((analysis.measured.blocks > 0).then(|| table_of_runs(&analysis)));
+    let title = "a. hackbench -pipe 20 process 40, with a context for each task or for each message";
+    let part = Part { sheets, ..Part::of(title, analysis, report::usual_plots) };
+    let figure = format!("hackbench -pipe 20 process 40, mean of {RUNS} runs: kmem_cache_alloc over kmalloc");
+    let said = (SOURCE, figure, documented());
+    Ok(Measured::from(part).documented([Documented::of([GENERAL, DEDICATED], &HACKBENCH, context("task"), said)]))
 }
 
 /// Its own figure, and what it cost.
@@ -65,14 +70,6 @@ fn read(run: &Run, printed: &str) -> Option<Vec<f64>> {
     let time = printed.lines().find_map(|line| line.strip_prefix("Time: ")?.parse().ok())?;
     let cost = run.cost;
     Some(vec![time, cost.wall_s, cost.user_s + cost.system_s, cost.system_s])
-}
-
-fn sheets(analysis: &Analysis) -> Vec<Sheet> {
-    if analysis.measured.blocks == 0 {
-        return Vec::new();
-    }
-    let ratios = (0..METRICS.len()).map(|metric| table::of_subjects(analysis, metric));
-    ratios.chain([table_of_runs(analysis)]).collect()
 }
 
 /// The document's table beside ours: its runs, and as many of our first blocks.
@@ -85,28 +82,21 @@ fn table_of_runs(analysis: &Analysis) -> Sheet {
         ("dedicated, s", Side::Right),
     ]);
     let arms = &analysis.measured.arms;
-    let row = &analysis.measured.rows[0];
-    let ours: Vec<Vec<f64>> = [GENERAL, DEDICATED]
-        .iter()
-        .map(|name| {
-            arms.iter().position(|arm| arm.name == *name).and_then(|arm| row.values(arm, 0)).unwrap_or_default()
-        })
-        .collect();
-    let theirs = [KMALLOC, KMEM_CACHE].map(seconds);
+    let of_arm = |name| {
+        let arm = arms.iter().position(|arm| arm.name == name)?;
+        analysis.measured.rows[0].values(arm, 0)
+    };
+    let ours = [GENERAL, DEDICATED].map(|name| of_arm(name).unwrap_or_default());
+    let columns: Vec<Vec<f64>> = [KMALLOC, KMEM_CACHE].map(seconds).into_iter().chain(ours).collect();
     for run in 0..RUNS {
-        let cell = |values: &[f64]| values.get(run).map_or(String::new(), |value| format!("{value:.3}"));
-        let cells = theirs.iter().chain(&ours).map(|values| cell(values));
-        sheet.add([(run + 1).to_string()].into_iter().chain(cells));
+        let cell = |values: &Vec<f64>| values.get(run).map_or(String::new(), |value| format!("{value:.3}"));
+        sheet.add([(run + 1).to_string()].into_iter().chain(columns.iter().map(cell)));
     }
     let mean = |values: &Vec<f64>| {
-        let values = &values[..values.len().min(RUNS)];
-        if values.is_empty() {
-            String::new()
-        } else {
-            format!("{:.4}", values.iter().sum::<f64>() / values.len() as f64)
-        }
+        let runs = values.len().min(RUNS);
+        if runs == 0 { String::new() } else { format!("{:.4}", values[..runs].iter().sum::<f64>() / runs as f64) }
     };
-    sheet.add(["mean".to_owned()].into_iter().chain(theirs.iter().chain(&ours).map(mean)));
+    sheet.add(["mean".to_owned()].into_iter().chain(columns.iter().map(mean)));
     sheet
 }
 
@@ -120,17 +110,9 @@ pub fn documented() -> f64 {
     mean(KMEM_CACHE) / mean(KMALLOC)
 }
 
-fn document(of: &Compared) -> Option<Documented> {
-    let arms = [of.baseline, of.candidate].map(|arm| arm.name.as_str());
-    let is_it = arms == [GENERAL, DEDICATED] && *of.metric == HACKBENCH && *of.parameters == context("task");
-    let figure = format!("hackbench -pipe 20 process 40, mean of {RUNS} runs: kmem_cache_alloc over kmalloc");
-    is_it.then(|| Documented { source: SOURCE.to_owned(), figure, value: documented() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::figures::example;
     use crate::process::{Cost, End};
 
     /// The shared notes on the document give the means, the difference and its permutation p.
@@ -153,27 +135,10 @@ mod tests {
 
     #[test]
     fn hackbench_time_is_read_from_its_usual_line() {
-        let run = Run {
-            end: End::Exited(0),
-            cost: Cost { wall_s: 0.5, user_s: 0.1, system_s: 0.2, ..Cost::default() },
-            left_running: false,
-        };
+        let run = Run { end: End::Exited(0), cost: Cost { wall_s: 0.5, ..Cost::default() }, left_running: false };
         let said = "Running with 20*40 (== 800) tasks.\nTime: 0.133\n";
         let figures = read(&run, said).unwrap();
         assert_eq!(figures[..2], [0.133, 0.5]);
         assert_eq!(read(&run, "Running with 20*40 (== 800) tasks.\n"), None);
-    }
-
-    #[test]
-    fn our_runs_stand_beside_the_documents() {
-        let arms: Vec<_> =
-            [GENERAL, DEDICATED].map(|name| Arm::told(name, name)).into_iter().zip([0.15, 0.14]).collect();
-        let part = example(&arms, &[HACKBENCH], ["task", "message"].map(context).into_iter());
-        let text = table_of_runs(&part.analysis).to_string();
-        assert_eq!(text.lines().filter(|line| line.contains("0.1")).count(), RUNS + 1, "{text}");
-        assert!(
-            text.contains("0.141") && text.contains("0.150") && text.contains("0.1332") && text.contains("0.1359"),
-            "{text}"
-        );
     }
 }

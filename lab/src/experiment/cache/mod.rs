@@ -14,8 +14,7 @@ mod pair;
 use anyhow::Result;
 
 use super::probing::{Measured, library, of_parts};
-use super::{Experiment, Outcome, Setting, Title};
-use crate::arm::Arm;
+use super::{Experiment, Outcome, Setting};
 
 pub const GENERAL: &str = "general";
 pub const DEDICATED: &str = "dedicated";
@@ -23,36 +22,33 @@ pub const WITH_CONSTRUCTOR: &str = "dedicated with constructor";
 
 const SOURCE: &str = "a blog post (2013): audit_alloc_context from kmalloc to a kmem_cache of its own";
 
-/// The experiment.
-pub struct Cache;
+pub const CACHE: Experiment = Experiment {
+    name: "cache",
+    about: "Does an object cache of its own pay, compared with the general size classes?",
+    source: SOURCE,
+    simulates: true,
+    measure,
+};
 
-impl Experiment for Cache {
-    fn title(&self) -> Title {
-        Title {
-            name: "cache",
-            about: "Does an object cache of its own pay, compared with the general size classes?",
-            source: SOURCE,
-            simulates: true,
-        }
-    }
+/// All parts; a simulated machine has the last one only.
+const PARTS: [fn(&Setting) -> Result<Measured>; 3] = [hackbench::measure, pair::measure, pair::in_rust];
 
-    fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let machine = &setting.machine;
-        let Measured { parts, mut missing } = if machine.is_simulated() {
-            of_parts(&[pair::in_rust], setting)?
-        } else {
-            of_parts(&[hackbench::measure, pair::measure, pair::in_rust], setting)?
-        };
-        if machine.is_simulated() {
-            missing.push(NOT_SIMULATED.to_owned());
-        } else if library(setting).is_none() {
+fn measure(setting: &Setting) -> Result<Outcome> {
+    let machine = &setting.machine;
+    let possible = if machine.is_simulated() { &PARTS[2..] } else { &PARTS };
+    let Measured { parts, mut missing } = of_parts(possible, setting, |part| part(setting))?;
+    let mut claims = Vec::new();
+    if machine.is_simulated() {
+        missing.push(NOT_SIMULATED.to_owned());
+    } else {
+        claims.extend(claims::claims(&parts));
+        if library(setting).is_none() {
             missing.push("Not measured: parts a and b, because there is no library to preload.".to_owned());
         }
-        let measured_alone = if machine.is_simulated() { Vec::new() } else { claims::claims(&parts) };
-        let claims = measured_alone.into_iter().chain(claims::pairs(&parts, machine)).collect();
-        let remarks = claims::remarks(&parts, machine).into_iter().chain(missing).collect();
-        Ok(Outcome::of(setting, EXPLANATION, claims, remarks, parts))
     }
+    claims.extend(claims::pairs(&parts, machine));
+    let remarks = claims::remarks(&parts, machine).into_iter().chain(missing).collect();
+    Ok(Outcome::of(setting, EXPLANATION, claims, remarks, parts))
 }
 
 const NOT_SIMULATED: &str = "Not simulated: starts of programs, calls of C libraries, constructors, and memory in use.";
@@ -67,17 +63,3 @@ each of the 320,000 messages instead.
 Part b: the program allocates 64 objects and frees them in the same order, by calls of the library. \"general\" is malloc of \
 the same library. The constructor fills 64 words. Bytes per object are the additional memory of the process with 20,000 \
 objects alive.";
-
-/// This library's malloc, its caches, and other mallocs, in the probe's words.
-fn in_c(setting: &Setting) -> Option<Vec<Arm>> {
-    let library = library(setting)?;
-    let ours = [(GENERAL, MALLOC), (DEDICATED, CACHE)]
-        .map(|(name, word)| Arm { words: vec![word.to_owned()], ..Arm::preloading(name, library) });
-    let others = setting.arms.iter().filter(|arm| arm.is_peer || arm.library.is_none());
-    let others = others.map(|arm| Arm { words: vec![MALLOC.to_owned()], ..arm.clone() });
-    Some(ours.into_iter().chain(others).collect())
-}
-
-/// Words that the probe knows functions in C by.
-const MALLOC: &str = "malloc";
-const CACHE: &str = "cache";

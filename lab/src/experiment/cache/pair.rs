@@ -2,18 +2,19 @@
 
 use anyhow::Result;
 
-use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR, in_c};
+use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR};
 use crate::arm::Arm;
-use crate::blocks::Subject;
-use crate::experiment::probing::{Blocks, LESS, Measured, dots, library, measured, nanoseconds, probe};
-use crate::experiment::{Part, Setting};
-use crate::machine::{self, Machine};
+use crate::experiment::Setting;
+use crate::experiment::probing::{
+    Blocks, LESS, Measured, dots_of_first, library, nanoseconds, no_plots, of_parts, part,
+};
+use crate::machine::{MOST_THREADS, Machine};
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 
 const BLOCKS: Blocks = Blocks::of(8, 40);
 /// What is in memory hardly varies.
-const BLOCKS_OF_BYTES: Blocks = Blocks::of(3, 10);
+const BLOCKS_OF_BYTES: Blocks = Blocks::of(3, 10).on_one_cpu();
 
 pub const POP_PUSH: Metric = nanoseconds("pop_push_ns", "allocation and release");
 pub const CONSTRUCTED: Metric = nanoseconds("constructed_ns", "allocation, constructor if needed, release");
@@ -31,15 +32,6 @@ pub fn with_threads(threads: u64) -> Parameters {
     Parameters::default().with("threads", threads)
 }
 
-/// One thread in a process that never had another.
-pub fn in_process_of_one() -> Parameters {
-    with_threads(1).with("process", "solo")
-}
-
-fn of_bytes(parameters: Parameters, bytes: u64) -> Parameters {
-    if bytes == USUAL_BYTES { parameters } else { parameters.with("bytes", bytes) }
-}
-
 /// Of a Rust program.
 pub fn rust(parameters: Parameters) -> Parameters {
     parameters.with("interface", "Rust")
@@ -47,104 +39,64 @@ pub fn rust(parameters: Parameters) -> Parameters {
 
 /// A thread for each CPU of a simulated machine, as far as probes can have so many.
 pub fn of_all(machine: &Machine) -> u64 {
-    (machine.cpus as u64).min(machine::MOST_THREADS.into())
+    (machine.cpus as u64).min(MOST_THREADS.into())
 }
 
-/// Parameters, and what the probe is told of threads and bytes.
-type Row = (Parameters, String, u64);
+type Row = (Parameters, String);
 
-fn of_one_thread() -> Vec<Row> {
-    let mut rows = vec![(in_process_of_one(), "solo".to_owned(), USUAL_BYTES)];
-    rows.extend(of_threads(1));
-    rows
+fn pair(parameters: Parameters, threads: &str, bytes: u64) -> Row {
+    let parameters = if bytes == USUAL_BYTES { parameters } else { parameters.with("bytes", bytes) };
+    (parameters, format!("cache pair {threads} {bytes}"))
 }
 
-fn of_two_threads() -> Vec<Row> {
-    of_threads(2).into()
+/// One thread in a process that never had another.
+fn alone() -> Row {
+    pair(with_threads(1).with("process", "solo"), "solo", USUAL_BYTES)
 }
 
 fn of_threads(threads: u64) -> [Row; 2] {
-    [USUAL_BYTES, CONTEXT_BYTES].map(|bytes| (of_bytes(with_threads(threads), bytes), threads.to_string(), bytes))
+    [USUAL_BYTES, CONTEXT_BYTES].map(|bytes| pair(with_threads(threads), &threads.to_string(), bytes))
 }
 
+/// By calls of functions in C: this library's malloc, its caches, and other mallocs. Its caches may also keep objects constructed.
 pub fn measure(setting: &Setting) -> Result<Measured> {
-    let Some(arms) = in_c(setting) else { return Ok(Measured::default()) };
-    let mut done = called(setting, &arms)?;
-    done.parts.push(constructed(setting, &arms)?);
-    let subject = |bytes: u64| {
-        probe(setting, &format!("cache bytes {bytes}"), Parameters::default().with("bytes", bytes), &[BYTES])
-    };
-    let analysis = measured(setting, SIZES.map(subject).into(), &arms, BLOCKS_OF_BYTES, machine::quiet_cpu())?;
-    let title = "b. Memory per object, including metadata".to_owned();
-    let plots = |_: &_| Vec::new();
-    done.parts.push(Part::of(title, analysis, plots));
-    Ok(done)
-}
+    let Some(library) = library(setting) else { return Ok(Measured::default()) };
+    let ours = |name, word: &str| Arm { words: vec![word.to_owned()], ..Arm::preloading(name, library) };
+    let mut arms = vec![ours(GENERAL, "malloc"), ours(DEDICATED, "cache")];
+    let others = setting.arms.iter().filter(|arm| arm.is_peer || arm.library.is_none());
+    arms.extend(others.map(|arm| Arm { words: vec!["malloc".to_owned()], ..arm.clone() }));
+    let mut constructed = arms.clone();
+    constructed.insert(2, ours(WITH_CONSTRUCTOR, "constructed"));
 
-/// Pairs through calls of functions in C.
-fn called(setting: &Setting, arms: &[Arm]) -> Result<Measured> {
-    let mut done = Measured::default();
-    let one = "b. One allocation and one release by one thread, by calls of the library";
-    done.parts.push(pairs(setting, one, of_one_thread(), arms, machine::quiet_cpu())?);
-    if setting.machine.cpus < 2 {
-        done.missing.push("Not measured: two threads, because this machine has one CPU.".to_owned());
-    } else {
-        let two = "b. One allocation and one release by each of two threads, by calls of the library";
-        done.parts.push(pairs(setting, two, of_two_threads(), arms, None)?);
-    }
-    Ok(done)
+    let one = [alone()].into_iter().chain(of_threads(1)).collect();
+    let construct = vec![(Parameters::default(), "cache construct".to_owned())];
+    let bytes = SIZES.map(|bytes| (Parameters::default().with("bytes", bytes), format!("cache bytes {bytes}")));
+    let blocks = BLOCKS.on_one_cpu();
+    let of_one = "b. One allocation and one release by one thread, by calls of the library";
+    let of_two = "b. One allocation and one release by each of two threads, by calls of the library";
+    let of_constructor = "b. The same with a constructor worth keeping";
+    let of_bytes = "b. Memory per object, including metadata";
+    let parts: [(&str, Vec<Row>, &[Metric], &[Arm], Blocks, _); 4] = [
+        (of_one, one, &[POP_PUSH], &arms, blocks, dots_of_first as fn(&_) -> _),
+        (of_two, of_threads(2).into(), &[POP_PUSH], &arms, blocks, dots_of_first),
+        (of_constructor, construct, &[CONSTRUCTED, CONSTRUCTOR], &constructed, blocks, dots_of_first),
+        (of_bytes, bytes.into(), &[BYTES], &arms, BLOCKS_OF_BYTES, no_plots),
+    ];
+    of_parts(parts, setting, |(title, rows, metrics, arms, blocks, plots)| {
+        part(setting, title, rows, metrics, arms, blocks, plots)
+    })
 }
 
 /// The runtime inside of the program, as a Rust program has it.
 pub fn in_rust(setting: &Setting) -> Result<Measured> {
     let arms = [GENERAL, DEDICATED].map(|name| Arm::told(name, name));
-    let mut rows = of_one_thread();
-    if setting.machine.cpus >= 2 {
-        rows.extend(of_two_threads());
+    let [all, one, two] = [of_all(&setting.machine), 1, 2];
+    let mut rows = vec![alone()];
+    rows.extend([one, two].map(|threads| pair(with_threads(threads), &threads.to_string(), USUAL_BYTES)));
+    if setting.machine.is_simulated() && all > two {
+        rows.push(pair(with_threads(all), &all.to_string(), USUAL_BYTES));
     }
-    rows.retain(|(_, _, bytes)| *bytes == USUAL_BYTES);
-    let all = of_all(&setting.machine);
-    if setting.machine.is_simulated() && all > 2 {
-        rows.push((with_threads(all), all.to_string(), USUAL_BYTES));
-    }
-    let rows = rows.into_iter().map(|(parameters, threads, bytes)| (rust(parameters), threads, bytes));
+    let rows = rows.into_iter().map(|(parameters, line)| (rust(parameters), line));
     let title = "b. One allocation and one release, in a Rust program";
-    Ok(pairs(setting, title, rows.collect(), &arms, None)?.into())
-}
-
-fn pairs(setting: &Setting, title: &str, rows: Vec<Row>, arms: &[Arm], cpu: Option<usize>) -> Result<Part> {
-    let subject = |(parameters, threads, bytes): Row| -> Subject {
-        probe(setting, &format!("cache pair {threads} {bytes}"), parameters, &[POP_PUSH])
-    };
-    let analysis = measured(setting, rows.into_iter().map(subject).collect(), arms, BLOCKS, cpu)?;
-    let (title, plots) = (title.to_owned(), |analysis: &_| dots(analysis, 0));
-    Ok(Part::of(title, analysis, plots))
-}
-
-/// The arms of before, and the cache that keeps its objects constructed.
-fn constructed(setting: &Setting, arms: &[Arm]) -> Result<Part> {
-    let keeps = library(setting)
-        .map(|library| Arm { words: vec!["constructed".to_owned()], ..Arm::preloading(WITH_CONSTRUCTOR, library) });
-    let (ours, others): (Vec<_>, Vec<_>) =
-        arms.iter().cloned().partition(|arm| [GENERAL, DEDICATED].contains(&arm.name.as_str()));
-    let arms: Vec<Arm> = ours.into_iter().chain(keeps).chain(others).collect();
-    let subject = probe(setting, "cache construct", Parameters::default(), &[CONSTRUCTED, CONSTRUCTOR]);
-    let analysis = measured(setting, vec![subject], &arms, BLOCKS, machine::quiet_cpu())?;
-    let title = "b. The same with a constructor worth keeping".to_owned();
-    let plots = |analysis: &_| dots(analysis, 0);
-    Ok(Part::of(title, analysis, plots))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pair_rows_have_distinct_parameters() {
-        let rows: Vec<Row> = of_one_thread().into_iter().chain(of_two_threads()).collect();
-        let names: Vec<String> = rows.iter().map(|(parameters, ..)| parameters.to_string()).collect();
-        assert!(names.iter().enumerate().all(|(at, name)| !names[..at].contains(name)), "{names:?}");
-        assert_eq!(names[0], "process solo, 1 thread");
-        assert_eq!(with_threads(2).number("threads"), Some(2));
-    }
+    part(setting, title, rows, &[POP_PUSH], &arms, BLOCKS, dots_of_first)
 }

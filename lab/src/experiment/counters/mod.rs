@@ -15,8 +15,8 @@ mod work;
 
 use anyhow::Result;
 
-use super::probing::{Blocks, LESS, Measure, Measured, forms, library, measured, nanoseconds, of_parts, probe};
-use super::{Experiment, LAZY_COUNTERS, Outcome, Part, Setting, Title};
+use super::probing::{Blocks, LESS, Measured, forms, library, measured, nanoseconds, of_parts, part};
+use super::{Experiment, LAZY_COUNTERS, Outcome, Part, Setting};
 use crate::parameters::Parameters;
 
 /// Numbers of CPUs that per-CPU memory is laid out for.
@@ -40,33 +40,28 @@ const TOLD: &str = "told";
 const CHECKED: &str = "checked";
 const PER_CPU: &str = "per-cpu";
 
-/// The experiment.
-pub struct Counters;
+pub const COUNTERS: Experiment = Experiment {
+    name: "counters",
+    about: "What do per-CPU counters cost one thread, eager or lazy?",
+    source: LAZY_COUNTERS,
+    simulates: true,
+    measure,
+};
 
 /// All parts. The last two start programs, which a simulated machine has none of.
-const PARTS: [Measure; 6] = [object::life, object::shared, update::measure, object::look, work::spawn, work::work];
-const SIMULATED_PARTS: usize = 4;
+const PARTS: [fn(&Setting) -> Result<Measured>; 7] =
+    [object::life, object::upgrade, object::shared, update::measure, object::look, work::spawn, work::work];
+const SIMULATED_PARTS: usize = 5;
 
-impl Experiment for Counters {
-    fn title(&self) -> Title {
-        Title {
-            name: "counters",
-            about: "What do per-CPU counters cost one thread, eager or lazy?",
-            source: LAZY_COUNTERS,
-            simulates: true,
-        }
+fn measure(setting: &Setting) -> Result<Outcome> {
+    let machine = &setting.machine;
+    let possible = if machine.is_simulated() { SIMULATED_PARTS } else { PARTS.len() };
+    let Measured { parts, mut missing } = of_parts(&PARTS[..possible], setting, |part| part(setting))?;
+    if machine.is_simulated() {
+        missing.push("Not simulated: starts of programs, and calls of the C library.".to_owned());
     }
-
-    fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let machine = &setting.machine;
-        let possible = if machine.is_simulated() { &PARTS[..SIMULATED_PARTS] } else { &PARTS[..] };
-        let Measured { parts, mut missing } = of_parts(possible, setting)?;
-        if machine.is_simulated() {
-            missing.push("Not simulated: starts of programs, and calls of the C library.".to_owned());
-        }
-        let remarks = claims::remarks(&parts, machine).into_iter().chain(missing).collect();
-        Ok(Outcome::of(setting, EXPLANATION, claims::claims(&parts), remarks, parts))
-    }
+    let remarks = claims::remarks(&parts, machine).into_iter().chain(missing).collect();
+    Ok(Outcome::of(setting, EXPLANATION, claims::claims(&parts), remarks, parts))
 }
 
 const EXPLANATION: &str = "\
@@ -98,17 +93,4 @@ fn with_updates(cpus: u64, updates: u64) -> Parameters {
 fn example(metrics: &[crate::metric::Metric], rows: impl Iterator<Item = Parameters>) -> Part {
     let arms: Vec<_> = forms(FORMS).into_iter().zip([1000.0, 500.0, 50.0, 5.0, 5.0]).collect();
     super::figures::example(&arms, metrics, rows)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_and_arms_are_told_as_the_probe_and_the_json_have_them() {
-        let words: Vec<String> = forms([EAGER, LAZY_AND_CACHED]).iter().flat_map(|arm| arm.words.clone()).collect();
-        assert_eq!(words, ["eager", "lazy-and-cached"]);
-        assert_eq!(with_updates(256, 8), at_cpus(256), "eight updates are not named");
-        assert_eq!(with_updates(256, 64).number("updates"), Some(64));
-    }
 }

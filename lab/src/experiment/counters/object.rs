@@ -4,20 +4,18 @@
 use anyhow::Result;
 
 use super::{
-    Blocks, CPUS, EAGER, FORMS, LAZY, LAZY_AND_CACHED, LESS, MAIN_CPUS, Measured, Part, UPDATES, USUAL_UPDATES,
-    at_cpus, forms, measured, nanoseconds, probe, with_updates,
+    Blocks, CPUS, EAGER, FORMS, LAZY, LAZY_AND_CACHED, LESS, MAIN_CPUS, Measured, UPDATES, USUAL_UPDATES, at_cpus,
+    forms, nanoseconds, part, with_updates,
 };
 use crate::analysis::{Analysis, CONTROL};
 use crate::experiment::{LAZY_COUNTERS, Setting};
-use crate::json::{Compared, Documented};
-use crate::machine;
+use crate::json::Documented;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 use crate::report::Figure;
 use crate::report::plot::{self, Curve, Scale};
 
-/// Of parts a, b and d.
-const BLOCKS: Blocks = Blocks::of(8, 40);
+const BLOCKS: Blocks = Blocks::of(8, 40).on_one_cpu();
 
 /// In the order in which the probe prints them.
 pub const LIFE: [Metric; 5] = [
@@ -38,18 +36,14 @@ fn rows_of_life() -> impl Iterator<Item = (u64, u64)> {
 
 /// Part a: an object is created, updated by its owner, and destroyed.
 pub fn life(setting: &Setting) -> Result<Measured> {
-    let subjects = rows_of_life().map(|(cpus, updates)| {
-        probe(setting, &format!("counters life {cpus} {updates}"), with_updates(cpus, updates), &LIFE)
-    });
-    let analysis = measured(setting, subjects.collect(), &forms(FORMS), BLOCKS, machine::quiet_cpu())?;
     let title = "a. An object is created, updated by its owner, and destroyed";
-    Ok(Part::of(title, analysis, plots_of_life).into())
+    let row = |(cpus, updates)| (with_updates(cpus, updates), format!("counters life {cpus} {updates}"));
+    part(setting, title, rows_of_life().map(row), &LIFE, &forms(FORMS), BLOCKS, plots_of_life)
 }
 
 fn plots_of_life(analysis: &Analysis) -> Vec<Figure> {
     let by_cpus = by_cpus(analysis, SETUP, "set-up and tear-down, by possible CPUs");
-    let by_updates = by_updates(analysis, SHARE, "their share at 256, by updates");
-    by_cpus.into_iter().chain(by_updates).collect()
+    by_cpus.into_iter().chain(by_updates(analysis, SHARE, "their share at 256, by updates")).collect()
 }
 
 const UPGRADE: Metric = nanoseconds("upgrade_ns", "upgrade");
@@ -64,41 +58,24 @@ pub fn by_two(cpus: u64) -> Parameters {
 }
 
 /// Part b: two threads share the object, as in the document's "parallel-true".
-pub fn shared(setting: &Setting) -> Result<Measured> {
-    let mut done = Measured::from(upgrade(setting)?);
-    if setting.machine.cpus < 2 {
-        done.missing.push("Not measured: two threads, because this machine has one CPU.".to_owned());
-    } else {
-        done.parts.push(both(setting)?);
-    }
-    Ok(done)
-}
-
-fn upgrade(setting: &Setting) -> Result<Part> {
-    let subject = |cpus: u64| probe(setting, &format!("counters upgrade {cpus}"), at_cpus(cpus), &[UPGRADE]);
-    let subjects = CPUS.map(subject).into();
-    let analysis = measured(setting, subjects, &forms([LAZY, LAZY_AND_CACHED]), BLOCKS, machine::quiet_cpu())?;
+pub fn upgrade(setting: &Setting) -> Result<Measured> {
     let title = "b. A second thread is announced: the upgrade alone";
-    Ok(Part::of(title, analysis, plots_of_shared))
+    let rows = CPUS.map(|cpus| (at_cpus(cpus), format!("counters upgrade {cpus}")));
+    part(setting, title, rows, &[UPGRADE], &forms([LAZY, LAZY_AND_CACHED]), BLOCKS, plots_of_shared)
 }
 
-fn both(setting: &Setting) -> Result<Part> {
-    let line = |cpus: u64| format!("counters shared {cpus} {USUAL_UPDATES}");
-    let subject = |cpus: u64| probe(setting, &line(cpus), by_two(cpus), &[TOTAL]);
-    let analysis = measured(setting, CPUS.map(subject).into(), &forms(FORMS), BLOCKS, None)?;
+pub fn shared(setting: &Setting) -> Result<Measured> {
     let title = "b. Create, announce, hand over, 8 updates by each of two threads, destroy";
-    Ok(Part { document, ..Part::of(title, analysis, plots_of_shared) })
+    let rows = CPUS.map(|cpus| (by_two(cpus), format!("counters shared {cpus} {USUAL_UPDATES}")));
+    let done = part(setting, title, rows, &[TOTAL], &forms(FORMS), BLOCKS, plots_of_shared)?;
+    let figure = "two threads (parallel-true), 2 to 4 % better; of whole processes".to_owned();
+    let said = (LAZY_COUNTERS, figure, TWO_THREADS);
+    Ok(done.documented([Documented::of([EAGER, LAZY], &TOTAL, by_two(MAIN_CPUS), said)]))
 }
 
 fn plots_of_shared(analysis: &Analysis) -> Vec<Figure> {
     let title = format!("{}, by possible CPUs", analysis.measured.rows[0].metrics[0].title);
     by_cpus(analysis, 0, &title).into_iter().collect()
-}
-
-fn document(of: &Compared) -> Option<Documented> {
-    let is_it = of.baseline.name == EAGER && of.candidate.name == LAZY && *of.parameters == by_two(MAIN_CPUS);
-    let figure = "two threads (parallel-true), 2 to 4 % better; of whole processes".to_owned();
-    is_it.then(|| Documented { source: LAZY_COUNTERS.to_owned(), figure, value: TWO_THREADS })
 }
 
 /// Slots that were touched where a row says nothing of it.
@@ -107,28 +84,21 @@ const MORE_SLOTS: [u64; 3] = [8, 80, 256];
 
 /// In the order in which the probe prints them.
 pub const LOOK: [Metric; 2] = [nanoseconds("read_ns", "reading"), nanoseconds("sum_ns", "sum")];
-
 const SUM: usize = 1;
 
 /// By CPUs with few slots touched, then by slots at the main number of CPUs.
-fn rows_of_look() -> impl Iterator<Item = (u64, u64, Parameters)> {
-    let few = CPUS.into_iter().map(|cpus| (cpus, USUAL_SLOTS, at_cpus(cpus)));
-    few.chain(MORE_SLOTS.into_iter().map(|slots| (MAIN_CPUS, slots, at_cpus(MAIN_CPUS).with("touched_slots", slots))))
+fn rows_of_look() -> impl Iterator<Item = (Parameters, String)> {
+    let few = CPUS.into_iter().map(|cpus| (at_cpus(cpus), cpus, USUAL_SLOTS));
+    let more = MORE_SLOTS.map(|slots| (at_cpus(MAIN_CPUS).with("touched_slots", slots), MAIN_CPUS, slots));
+    few.chain(more).map(|(parameters, cpus, slots)| (parameters, format!("counters look {cpus} {slots}")))
 }
 
 /// Part d: reading and summing a counter after its upgrade. An eager one looks at the rows of all CPUs, one from a
 /// cache of ready blocks at those that were touched.
 pub fn look(setting: &Setting) -> Result<Measured> {
-    let subject = |(cpus, slots, parameters): (u64, u64, Parameters)| {
-        probe(setting, &format!("counters look {cpus} {slots}"), parameters, &LOOK)
-    };
-    let arms = forms([EAGER, LAZY_AND_CACHED]);
-    let analysis = measured(setting, rows_of_look().map(subject).collect(), &arms, BLOCKS, machine::quiet_cpu())?;
-    let title = format!(
-        "d. Reading and summing an upgraded counter, with {USUAL_SLOTS} slots touched unless a row says otherwise"
-    );
-    Ok(Part::of(title, analysis, |analysis| by_cpus(analysis, SUM, "sum, by possible CPUs").into_iter().collect())
-        .into())
+    let title = "d. Reading and summing an upgraded counter, with 2 slots touched unless a row says otherwise";
+    let plots = |analysis: &_| by_cpus(analysis, SUM, "sum, by possible CPUs").into_iter().collect();
+    part(setting, title, rows_of_look(), &LOOK, &forms([EAGER, LAZY_AND_CACHED]), BLOCKS, plots)
 }
 
 /// One metric in nanoseconds over possible CPUs, where nothing else varies; both axes have logarithms.
@@ -137,8 +107,7 @@ fn by_cpus(analysis: &Analysis, metric: usize, title: &str) -> Option<Figure> {
         let is_usual = ["updates", "touched_slots"].iter().all(|name| parameters.number(name).is_none());
         parameters.number("possible_cpus").filter(|_| is_usual)
     };
-    let axes = [Scale::At(marks(CPUS)), Scale::Powers("ns")];
-    plot::curves(title, &curves(analysis, metric, at), axes)
+    curves(analysis, metric, title, at, [marks(CPUS), Scale::Powers("ns")])
 }
 
 /// A share over the updates in a task, at the main number of CPUs.
@@ -147,16 +116,17 @@ fn by_updates(analysis: &Analysis, metric: usize, title: &str) -> Option<Figure>
         let is_main = parameters.number("possible_cpus") == Some(MAIN_CPUS);
         is_main.then(|| parameters.number("updates").unwrap_or(USUAL_UPDATES))
     };
-    let axes = [Scale::At(marks(UPDATES)), Scale::Percent];
-    plot::curves(title, &curves(analysis, metric, at), axes)
+    curves(analysis, metric, title, at, [marks(UPDATES), Scale::Percent])
 }
 
-fn marks<const N: usize>(numbers: [u64; N]) -> Vec<f64> {
-    numbers.map(|number| number as f64).into()
+fn marks<const N: usize>(numbers: [u64; N]) -> Scale {
+    Scale::At(numbers.map(|number| number as f64).into())
 }
 
 /// A curve for each arm but the control: its medians, at what a row says of the axis.
-fn curves(analysis: &Analysis, metric: usize, at: impl Fn(&Parameters) -> Option<u64>) -> Vec<Curve> {
+fn curves(
+    analysis: &Analysis, metric: usize, title: &str, at: impl Fn(&Parameters) -> Option<u64>, axes: [Scale; 2],
+) -> Option<Figure> {
     let arms = analysis.measured.arms.iter().enumerate().filter(|(arm, _)| *arm != CONTROL);
     let of_arm = |arm: usize| {
         let rows = analysis.measured.rows.iter().zip(&analysis.rows);
@@ -166,7 +136,8 @@ fn curves(analysis: &Analysis, metric: usize, at: impl Fn(&Parameters) -> Option
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         points
     };
-    arms.map(|(arm, described)| Curve { arm, name: described.name.clone(), points: of_arm(arm) }).collect()
+    let curves = arms.map(|(arm, described)| Curve { arm, name: described.name.clone(), points: of_arm(arm) });
+    plot::curves(title, &curves.collect::<Vec<_>>(), axes)
 }
 
 #[cfg(test)]
@@ -175,28 +146,13 @@ mod tests {
     use super::*;
     use crate::report::plot::count_of_dots;
 
-    fn at(curves: &[Curve], curve: usize) -> Vec<f64> {
-        curves[curve].points.iter().map(|point| point.0).collect()
-    }
-
     #[test]
-    fn curve_goes_through_each_number_once() {
+    fn curve_goes_through_each_number_once_where_nothing_else_varies() {
         let part = example(&LIFE, rows_of_life().map(|(cpus, updates)| with_updates(cpus, updates)));
-        let of_cpus =
-            curves(&part.analysis, 2, |row| row.number("possible_cpus").filter(|_| row.number("updates").is_none()));
-        assert_eq!(of_cpus.len(), 5, "a curve for each form, none for the control");
-        assert_eq!(at(&of_cpus, 0), [2.0, 8.0, 80.0, 256.0, 512.0]);
-        let (cpus, updates) = (by_cpus(&part.analysis, 2, "a"), by_updates(&part.analysis, 3, "b"));
-        let (cpus, updates) = (cpus.unwrap().svg, updates.unwrap().svg);
-        // Five forms at five numbers of CPUs and at four of updates, and five in the key.
-        assert_eq!((count_of_dots(&cpus), count_of_dots(&updates)), (5 * 5 + 5, 5 * 4 + 5));
-        assert!([cpus, updates].iter().all(|svg| svg.contains("lazy and cached") && !svg.contains('#')));
-    }
-
-    #[test]
-    fn rows_where_something_else_varies_are_left_out() {
-        let part = example(&LOOK, rows_of_look().map(|(_, _, parameters)| parameters));
-        let svg = by_cpus(&part.analysis, 1, "sum").unwrap().svg;
-        assert_eq!(count_of_dots(&svg), 5 * 5 + 5);
+        let dots: Vec<usize> = plots_of_life(&part.analysis).iter().map(|plot| count_of_dots(&plot.svg)).collect();
+        // Five forms at five numbers of CPUs and at four of updates, and five in the key; none for the control.
+        assert_eq!(dots, [5 * 5 + 5, 5 * 4 + 5]);
+        let part = example(&LOOK, rows_of_look().map(|(parameters, _)| parameters));
+        assert_eq!(count_of_dots(&by_cpus(&part.analysis, SUM, "sum").unwrap().svg), 5 * 5 + 5);
     }
 }

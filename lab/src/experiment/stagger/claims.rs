@@ -47,15 +47,10 @@ impl Judge<'_> {
 
     /// A claim with what was found. Two threads do not tell what many CPUs do.
     fn claim(&self, claim: String, document: String, found: Option<Found>, is_of_many: bool) -> Claim {
-        let figure = found.as_ref().map(|Found(_, figure, _)| *figure);
-        let (text, holds) = found.map(|Found(text, _, holds)| (text, holds)).unzip();
-        let (measured, simulated) = if self.size.is_simulated {
-            (None, text.map(|text| format!("{text}, of {} CPUs", self.size.cpus)))
-        } else {
-            (text, None)
-        };
+        let (found, holds) = found.map(|Found(text, figure, holds)| ((text, figure), holds)).unzip();
         let holds = holds.filter(|_| self.size.is_simulated || !is_of_many);
-        Claim { claim, document, measured, simulated, figure, holds }
+        let claim = Claim::of(claim, document, found, holds);
+        if self.size.is_simulated { Claim { holds, ..claim.simulated_at(self.size.cpus as usize) } } else { claim }
     }
 
     /// The same for a figure that depends on the number of CPUs: only as many as in the document can agree.
@@ -181,10 +176,10 @@ mod tests {
 
     const SIZE: Size = Size { is_simulated: true, cpus: 72, threads: 72, interval_us: SECOND_US };
 
-    /// One part of which each arm has one value in all metrics of these rows: aligned, skew, posted, grid.
-    fn part(values: [f64; 4], rows: &[Row]) -> Part {
+    /// One part of which each arm has one value in all metrics of a row: aligned, skew, posted, grid.
+    fn part(row: Row, values: [f64; 4]) -> Part {
         let arms: Vec<_> = forms(ARMS).into_iter().zip(values).collect();
-        example(&arms, &METRICS, rows.iter().map(|row| row.parameters()))
+        example(&arms, &METRICS, [row.parameters()].into_iter())
     }
 
     fn found(parts: &[Part], size: &Size, words: &str) -> Claim {
@@ -192,90 +187,66 @@ mod tests {
         of(parts, size).into_iter().find(is_it).unwrap_or_else(|| panic!("nothing is claimed of {words:?}"))
     }
 
-    fn holds(parts: &[Part], words: &str) -> Option<bool> {
-        found(parts, &SIZE, words).holds
-    }
-
     #[test]
-    fn fitted_and_predicted_claims_hold_within_a_factor() {
-        let parts = |aligned, posted| [part([aligned, 1.0, posted, 1.0], &[Row::usual(0, false)])];
-        for (aligned, is_near) in [(1700.0, true), (440.0, true), (1800.0, false), (430.0, false)] {
-            assert_eq!(holds(&parts(aligned, 1.0), "with KASAN, aligned, fitted: drains"), Some(is_near), "{aligned}");
-        }
-        for (posted, is_near) in [(200.0, true), (60.0, true), (240.0, false), (50.0, false), (0.0, false)] {
-            let words = "with KASAN, posted, predicted: drains";
-            assert_eq!(holds(&parts(900.0, posted), words), Some(is_near), "{posted}");
-        }
-        let told = found(&parts(436.0, 1.0), &SIZE, "aligned, fitted: drains");
-        assert_eq!(
-            (told.document.as_str(), told.simulated.as_deref()),
-            ("872 (within a factor of 2 agrees)", Some("436 (0.500 ×), of 72 CPUs"))
-        );
-        assert_eq!(holds(&parts(900.0, 1.0), "without KASAN, aligned, fitted: drains"), None, "it was not measured");
-    }
-
-    #[test]
-    fn grid_claim_holds_at_the_factor_that_was_asked_for() {
-        for (column, least) in [(0, 7.5), (1, 1.8)] {
-            let words = format!("{}, at equal run rate, contentions", COLUMNS[column].words);
-            let parts = |aligned: f64| [part([aligned, 9.0, 9.0, 10.0], &[Row::usual(column, true)])];
-            assert_eq!(holds(&parts(10.0 * least + 1.0), &words), Some(true));
-            assert_eq!(holds(&parts(10.0 * least - 1.0), &words), Some(false));
-            let nothing = [part([0.0; 4], &[Row::usual(column, true)])];
-            // The example's runs differ by a little, so that the medians of nothing are equal.
-            assert_eq!(holds(&nothing, &words), Some(false));
-        }
-    }
-
-    #[test]
-    fn periods_and_rates_are_exact() {
-        // All metrics of an arm have one value, and the periods are two.
-        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.9965], &[Row::usual(0, true)])], "grid: periods"), Some(true));
-        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 1.1], &[Row::usual(0, true)])], "grid: periods"), Some(false));
+    fn claim_holds_where_its_figures_agree() {
+        let (usual, equal, odd_off) = (Row::usual(0, false), Row::usual(0, true), Row::odd_off(0));
+        let fitted = "with KASAN, aligned, fitted: drains";
+        let predicted = "with KASAN, posted, predicted: drains";
+        let fewer = "with KASAN, at equal run rate, contentions";
+        let fewer_without = "without KASAN, at equal run rate, contentions";
+        let equal_rate = "without KASAN, at equal run rate: run rate";
         let even = "grid, odd ids off-line: periods";
-        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.9965], &[Row::odd_off(0)])], even), Some(true));
-        assert_eq!(holds(&[part([9.0, 9.0, 9.0, 0.99], &[Row::odd_off(0)])], even), Some(false));
-        let rate = |posted| holds(&[part([100.0, 9.0, posted, 9.0], &[Row::usual(0, false)])], "posted: run rate");
-        assert_eq!([rate(69.7), rate(100.0), rate(66.0)], [Some(true), Some(false), Some(false)]);
-        let equal = |grid| {
-            holds(
-                &[part([100.0, 9.0, 9.0, grid], &[Row::usual(1, true)])],
-                "without KASAN, at equal run rate: run rate",
-            )
-        };
-        assert_eq!([equal(100.0), equal(97.0), equal(20.0)], [Some(true), Some(false), Some(false)]);
+        for (words, row, values, holds) in [
+            (fitted, usual, [1700.0, 1.0, 1.0, 1.0], true),
+            (fitted, usual, [440.0, 1.0, 1.0, 1.0], true),
+            (fitted, usual, [1800.0, 1.0, 1.0, 1.0], false),
+            (predicted, usual, [900.0, 1.0, 60.0, 1.0], true),
+            (predicted, usual, [900.0, 1.0, 240.0, 1.0], false),
+            (predicted, usual, [900.0, 1.0, 0.0, 1.0], false),
+            // As many times fewer as were asked for.
+            (fewer, equal, [76.0, 9.0, 9.0, 10.0], true),
+            (fewer, equal, [74.0, 9.0, 9.0, 10.0], false),
+            (fewer_without, Row::usual(1, true), [19.0, 9.0, 9.0, 10.0], true),
+            (fewer_without, Row::usual(1, true), [17.0, 9.0, 9.0, 10.0], false),
+            // All metrics of an arm have one value, and the periods are two.
+            ("grid: periods", equal, [9.0, 9.0, 9.0, 0.9965], true),
+            ("grid: periods", equal, [9.0, 9.0, 9.0, 1.1], false),
+            (even, odd_off, [9.0, 9.0, 9.0, 0.9965], true),
+            (even, odd_off, [9.0, 9.0, 9.0, 0.99], false),
+            ("posted: run rate", usual, [100.0, 9.0, 69.7, 9.0], true),
+            ("posted: run rate", usual, [100.0, 9.0, 66.0, 9.0], false),
+            (equal_rate, Row::usual(1, true), [100.0, 9.0, 9.0, 100.0], true),
+            (equal_rate, Row::usual(1, true), [100.0, 9.0, 9.0, 97.0], false),
+            ("most holds", Row::swept(1, 4.0), [9.0, 9.0, 9.0, 0.99], true),
+            ("most holds", Row::swept(1, 4.0), [9.0, 9.0, 9.0, 0.996], false),
+            ("contentions: posted over grid", odd_off, [9.0, 9.0, 30.0, 10.0], true),
+            ("contentions: posted over grid", odd_off, [9.0, 9.0, 11.0, 10.0], false),
+        ] {
+            assert_eq!(found(&[part(row, values)], &SIZE, words).holds, Some(holds), "{words}: {values:?}");
+        }
+        let at = |shepherd, grid| part(Row::dormant(0, shepherd), [9.0, 9.0, 9.0, grid]);
+        let herd = |zero| found(&[at(ZERO, zero), at(GRID, 10.0)], &SIZE, "shepherd at delay 0").holds;
+        assert_eq!([herd(30.0), herd(15.0)], [Some(true), Some(false)]);
+        let told = found(&[part(usual, [436.0, 1.0, 1.0, 1.0])], &SIZE, fitted);
+        assert_eq!(told.document, "872 (within a factor of 2 agrees)");
+        assert_eq!(told.simulated.as_deref(), Some("436 (0.500 ×), of 72 CPUs"));
     }
 
     #[test]
     fn claim_on_another_machine_is_left_open() {
         let few = Size { cpus: 8, threads: 8, ..SIZE };
-        let parts = [part([872.0, 9.0, 872.0 * POSTED_RATE, 9.0], &[Row::usual(0, false)])];
+        let parts = [part(Row::usual(0, false), [872.0, 9.0, 872.0 * POSTED_RATE, 9.0])];
         for words in ["with KASAN, aligned, fitted: drains", "posted: run rate"] {
-            assert_eq!(holds(&parts, words), Some(true), "{words}");
             let of_few = found(&parts, &few, words);
             assert!(of_few.holds.is_none() && of_few.simulated.is_some(), "{words}");
         }
-    }
-
-    #[test]
-    fn comparison_of_worst_runs_tells_which_way_is_ahead() {
-        let ahead = |grid| holds(&[part([9.0, 9.0, 9.0, grid], &[Row::swept(1, 4.0)])], "most holds");
-        assert_eq!([ahead(0.99), ahead(0.996), ahead(2.0)], [Some(true), Some(false), Some(false)]);
-        let shared =
-            |posted| holds(&[part([9.0, 9.0, posted, 10.0], &[Row::odd_off(0)])], "contentions: posted over grid");
-        assert_eq!([shared(30.0), shared(11.0)], [Some(true), Some(false)]);
-        let herd = |zero| {
-            let at = |shepherd, grid| part([9.0, 9.0, 9.0, grid], &[Row::dormant(0, shepherd)]);
-            holds(&[at(ZERO, zero), at(GRID, 10.0)], "shepherd at delay 0")
-        };
-        assert_eq!([herd(30.0), herd(15.0)], [Some(true), Some(false)]);
     }
 
     /// What two threads do in real time tells when turns come, and nothing of the contention of many.
     #[test]
     fn contention_of_many_is_never_claimed_of_two_threads() {
         let host = Size { is_simulated: false, threads: 2, interval_us: HOST_INTERVAL_US, ..SIZE };
-        let parts = [part([900.0, 9.0, 9.0, 0.9965], &[Row::usual(0, true)])];
+        let parts = [part(Row::usual(0, true), [900.0, 9.0, 9.0, 0.9965])];
         let fewer = found(&parts, &host, "at equal run rate, contentions");
         assert!(fewer.holds.is_none() && fewer.simulated.is_none() && fewer.measured.is_some());
         assert_eq!(found(&parts, &host, "grid: periods").holds, Some(true));

@@ -5,14 +5,15 @@ mod claims;
 
 use anyhow::Result;
 
-use super::probing::{Blocks, LESS, Measured, asked, forms, measured, of_parts, probe, some_tables};
-use super::{Experiment, Outcome, Part, Setting, Title};
-use crate::json::{Compared, Document, Documented, UNDOCUMENTED};
+use super::probing::{self, Blocks, LESS, Measured, asked, forms, no_plots, of_parts, tables};
+use super::{Experiment, Outcome, Setting};
+use crate::json::Documented;
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 use crate::report::Figure;
 use crate::report::plot::{self, Turn};
+use crate::table;
 
 const ALIGNED: &str = "aligned";
 const SKEW: &str = "skew";
@@ -92,8 +93,8 @@ const SWEPT: [f64; 4] = [0.25, 0.5, 2.0, 4.0];
 const SHOWN: f64 = 3.0;
 
 /// A block is a seed, the same for all arms.
-const BLOCKS: Blocks = Blocks::of(3, 15).simulated(10, 30);
-const SWEPT_BLOCKS: Blocks = Blocks::of(3, 10);
+const BLOCKS: Blocks = Blocks::of(3, 15).simulated(10, 30).seeds();
+const SWEPT_BLOCKS: Blocks = Blocks::of(3, 10).seeds();
 
 const CONTENDED: Metric =
     Metric { name: "contended", unit: "1", title: "drains' holds that waited", words: LESS, resolution: 1.0 };
@@ -116,32 +117,25 @@ const MISSED: Metric = Metric { name: "missed", title: "missed turns", ..CONTEND
 const METRICS: [Metric; 12] =
     [CONTENDED, TOTAL, MAX, AVERAGE, DRAINS, PAGES, SHORTEST, LONGEST, STRANDED, AHEAD, OF_LOAD, MISSED];
 
-/// The experiment.
-pub struct Stagger;
+pub const STAGGER: Experiment = Experiment {
+    name: "stagger",
+    about: "How long do CPUs wait if their upkeep runs at once, or in turn?",
+    source: SOURCE,
+    simulates: true,
+    measure,
+};
 
-impl Experiment for Stagger {
-    fn title(&self) -> Title {
-        Title {
-            name: "stagger",
-            about: "How long do CPUs wait if their upkeep runs at once, or in turn?",
-            source: SOURCE,
-            simulates: true,
-        }
+fn measure(setting: &Setting) -> Result<Outcome> {
+    let parts: [fn(&Setting) -> Result<Measured>; 4] = [all_online, odd_off, dormant, swept];
+    let Measured { parts, missing } = of_parts(parts, setting, |part| part(setting))?;
+    let claims = claims::of(&parts, &Size::of(&setting.machine));
+    let mut outcome = Outcome { claims, ..Outcome::of(setting, EXPLANATION, Vec::new(), missing, parts) };
+    // What was measured is shown also without.
+    match picture(setting) {
+        Ok(picture) => outcome.pictures.push(picture),
+        Err(why) => outcome.remarks.push(format!("No picture of the drains: {why}.")),
     }
-
-    fn measure(&self, setting: &Setting) -> Result<Outcome> {
-        let Measured { parts, missing } = of_parts(&[all_online, odd_off, dormant, swept], setting)?;
-        let machine = setting.machine.clone();
-        let claims = claims::of(&parts, &Size::of(&machine));
-        let about = EXPLANATION.lines().map(str::to_owned).collect();
-        let (mut remarks, mut pictures) = (missing, Vec::new());
-        // What was measured is shown also without.
-        match picture(setting) {
-            Ok(picture) => pictures.push(picture),
-            Err(why) => remarks.push(format!("No picture of the drains: {why}.")),
-        }
-        Ok(Outcome { claims, about, remarks, pictures, machine, parts, predicted: Vec::new() })
-    }
+    Ok(outcome)
 }
 
 const EXPLANATION: &str = "\
@@ -253,15 +247,12 @@ fn of_columns(row: impl Fn(usize) -> Vec<Row>) -> Vec<Row> {
 /// Measures these rows, and shows these metrics.
 fn part(setting: &Setting, title: &str, rows: Vec<Row>, blocks: Blocks, shown: &[Metric]) -> Result<Measured> {
     let size = Size::of(&setting.machine);
-    let subject = |row: Row| {
-        let subject = probe(setting, &size.line("run", row), row.parameters(), &METRICS);
-        crate::blocks::Subject { draws_lots: true, ..subject }
-    };
-    let subjects = rows.into_iter().map(subject).collect();
-    let analysis = measured(setting, subjects, &forms(ARMS), blocks, None)?;
-    let sheets = some_tables(&analysis, shown);
-    let part = Part { title: title.to_owned(), sheets, analysis, plots: |_| Vec::new(), document: UNDOCUMENTED };
-    Ok(Measured { parts: vec![part], missing: Vec::new() })
+    let rows = rows.into_iter().map(|row| (row.parameters(), size.line("run", row)));
+    let mut measured = probing::part(setting, title, rows, &METRICS, &forms(ARMS), blocks, no_plots)?;
+    for part in &mut measured.parts {
+        part.sheets = tables(&part.analysis, |metric| shown.contains(metric), table::figures);
+    }
+    Ok(measured)
 }
 
 fn all_online(setting: &Setting) -> Result<Measured> {
@@ -269,9 +260,8 @@ fn all_online(setting: &Setting) -> Result<Measured> {
     let rates: &[bool] = if setting.machine.is_simulated() { &[false, true] } else { &[true] };
     let rows = of_columns(|column| rates.iter().map(|is_equal| Row::usual(column, *is_equal)).collect());
     let shown = [CONTENDED, TOTAL, MAX, AVERAGE, DRAINS, PAGES, SHORTEST, LONGEST, AHEAD, OF_LOAD, MISSED];
-    let mut measured = part(setting, "All CPUs, always busy", rows, BLOCKS, &shown)?;
-    measured.parts.iter_mut().for_each(|part| part.document = document as Document);
-    Ok(measured)
+    let documents = (0..COLUMNS.len()).flat_map(documents);
+    Ok(part(setting, "All CPUs, always busy", rows, BLOCKS, &shown)?.documented(documents))
 }
 
 fn odd_off(setting: &Setting) -> Result<Measured> {
@@ -297,21 +287,16 @@ fn swept(setting: &Setting) -> Result<Measured> {
 }
 
 /// What perf said after the patch, over what it said before.
-fn document(compared: &Compared) -> Option<Documented> {
-    let row = (0..COLUMNS.len()).map(|column| Row::usual(column, false));
-    let Column { words, before, after, .. } =
-        row.into_iter().find(|row| row.parameters() == *compared.parameters)?.column();
-    let pairs = [
+fn documents(column: usize) -> [Documented; 3] {
+    let Column { words, before, after, .. } = &COLUMNS[column];
+    let ratios = [
         (CONTENDED, after.contended / before.contended),
         (TOTAL, after.total_ms / before.total_ms),
         (MAX, after.max_ms / before.max_ms),
     ];
-    let (metric, value) = pairs.into_iter().find(|(metric, _)| metric == compared.metric)?;
-    let figure = format!("{} {words}, after over before", metric.title);
-    (compared.candidate.name == POSTED && compared.baseline.name == ALIGNED).then(|| Documented {
-        source: SOURCE.to_owned(),
-        figure,
-        value,
+    ratios.map(|(metric, value)| {
+        let said = (SOURCE, format!("{} {words}, after over before", metric.title), value);
+        Documented::of([ALIGNED, POSTED], &metric, Row::usual(column, false).parameters(), said)
     })
 }
 
@@ -342,39 +327,11 @@ mod tests {
     const SIZE: Size = Size { is_simulated: true, cpus: 72, threads: 72, interval_us: SECOND_US };
 
     #[test]
-    fn document_of_stagger_compares_posted_with_aligned() {
-        let [aligned, _, posted, grid] = <[_; 4]>::try_from(forms(ARMS)).unwrap();
-        let said = |candidate, metric, row: Row| {
-            let parameters = &row.parameters();
-            document(&Compared { baseline: &aligned, candidate, metric, parameters }).map(|said| said.value)
-        };
-        let usual = Row::usual(0, false);
-        assert_eq!(said(&posted, &CONTENDED, usual), Some(117.0 / 872.0));
-        assert_eq!(said(&posted, &MAX, Row::usual(1, false)), Some(0.965 / 1.35), "not as it was posted first");
-        assert!(said(&grid, &CONTENDED, usual).is_none() && said(&posted, &DRAINS, usual).is_none());
-        assert!(said(&posted, &CONTENDED, Row::usual(0, true)).is_none());
-    }
-
-    #[test]
     fn lines_are_those_that_the_probe_expects() {
         let line = SIZE.line("run", Row::odd_off(0));
         assert_eq!(line, "stagger run 72 36 1000000 12 1000000 12338 1400000 300000 0 1 zero even");
         let host = Size { is_simulated: false, threads: 2, interval_us: HOST_INTERVAL_US, ..SIZE };
         let line = host.line("drains", Row::dormant(0, GRID));
         assert_eq!(line, "stagger drains 72 2 20000 8 20000 12338 28000 0 60 1 grid all");
-    }
-
-    /// The names in the JSON are fixed.
-    #[test]
-    fn names_are_those_that_results_are_compared_by() {
-        let metrics = METRICS.map(|metric| metric.name);
-        let fixed = ["contended", "total_wait_ms", "max_wait_ms", "avg_wait_us", "drains_per_interval"];
-        let besides = ["pages_per_interval", "period_min", "period_max", "stranded_pages"];
-        assert!(fixed.iter().chain(&besides).all(|name| metrics.contains(name)), "{metrics:?}");
-        assert_eq!(ARMS, ["aligned", "skew", "posted", "grid"]);
-        let parameters = serde_json::to_value(Row::dormant(0, GRID).parameters()).unwrap();
-        for (name, value) in [("equal_run_rate", "true"), ("shepherd", "\"grid\""), ("online", "\"all\"")] {
-            assert_eq!(parameters[name].to_string(), value, "{name}");
-        }
     }
 }
