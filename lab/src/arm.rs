@@ -170,14 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_each_found_or_absent() {
-        let (arms, absent) = peers().unwrap();
-        assert_eq!(arms.len() + absent.len(), PEERS.len());
-        assert!(arms.iter().all(|arm| arm.is_peer && arm.library.as_ref().unwrap().exists()));
-    }
-
-    #[test]
-    fn arm_replaces_preload_and_settings_of_the_environment() {
+    fn arm_replaces_preload_and_settings_and_adds_its_words() {
         let under = |arm: &Arm, also| {
             let mut program = Program::new("/bin/true", ["true"]);
             program.environment =
@@ -193,14 +186,8 @@ mod tests {
         assert_eq!(program.environment[&OsString::from("COMMENSAL_CONF")], "keep:1");
         let program = under(&lean, Some("possible_cpus:2"));
         assert_eq!(program.environment[&OsString::from("COMMENSAL_CONF")], "keep:1,possible_cpus:2");
-    }
-
-    #[test]
-    fn arm_that_is_a_word_is_passed_as_an_argument() {
-        let arm = Arm::told("lazy and cached", "lazy-and-cached");
-        let mut program = Program::new("/bin/true", ["true", "256"]);
-        arm.again().apply(&mut program, None);
-        assert_eq!(program.arguments, ["true", "256", "lazy-and-cached"]);
-        assert_eq!(arm.origin(), "nothing preloaded, told lazy-and-cached");
+        let told = Arm::told("lazy and cached", "lazy-and-cached").again();
+        assert_eq!(under(&told, None).arguments, ["true", "lazy-and-cached"]);
+        assert_eq!(told.origin(), "nothing preloaded, told lazy-and-cached");
     }
 }

@@ -74,25 +74,22 @@ mod tests {
 
     #[test]
     fn people_read_words_and_machines_names() {
-        let of_life = Parameters::default().with("possible_cpus", 256).with("updates", 64);
-        assert_eq!(of_life.to_string(), "256 possible CPUs, 64 updates");
+        let none = Parameters::default;
+        for (parameters, words) in [
+            (Parameters::of_workload(""), ""),
+            (none().with("possible_cpus", 256).with("updates", 64), "256 possible CPUs, 64 updates"),
+            (Parameters::of_workload("make").with("possible_cpus", 2), "make, 2 possible CPUs"),
+            (none().with("path", "owner").with("threads", 1), "path owner, 1 thread"),
+            // In the order of the names, whatever came first: rows are told apart by that.
+            (none().with("till_qs_ms", 1).with("threshold", 256), "256 checkpoints, 1 ms till told"),
+            (none().with("equal_run_rate", true), "at equal run rate"),
+            (none().with("equal_run_rate", false), "not at equal run rate"),
+        ] {
+            assert_eq!(parameters.to_string(), words);
+        }
+        let of_life = none().with("possible_cpus", 256).with("updates", 64);
         assert_eq!(serde_json::to_string(&of_life).unwrap(), r#"{"possible_cpus":256,"updates":64}"#);
         assert_eq!((of_life.number("possible_cpus"), of_life.number("threads")), (Some(256), None));
-        assert_eq!(Parameters::of_workload("make").with("possible_cpus", 2).to_string(), "make, 2 possible CPUs");
-        assert_eq!(Parameters::default().with("path", "owner").with("threads", 1).to_string(), "path owner, 1 thread");
-        let told = Parameters::default().with("freed", "as now").with("threshold", 256).with("till_qs_ms", 1);
-        assert_eq!(told.to_string(), "freed as now, 256 checkpoints, 1 ms till told");
-        // In the order of the names, whatever came first: rows are told apart by that.
-        let turned = Parameters::default().with("till_qs_ms", 1).with("threshold", 256).with("freed", "as now");
-        assert_eq!((turned.to_string(), &turned), (told.to_string(), &told));
-        let rate = |is_equal: bool| Parameters::default().with("equal_run_rate", is_equal).to_string();
-        assert_eq!([rate(true), rate(false)], ["at equal run rate", "not at equal run rate"]);
-    }
-
-    #[test]
-    fn parameters_of_a_nameless_workload_are_empty() {
-        assert_eq!(Parameters::of_workload(""), Parameters::default());
-        assert_eq!(Parameters::default().to_string(), "");
     }
 
     #[test]

@@ -61,25 +61,3 @@ impl std::fmt::Display for Sheet {
 fn lines(table: &Table) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_set_left_and_figures_right() {
-        let mut sheet = Sheet::new([("arm", Side::Left), ("median", Side::Right), ("verdict", Side::Left)]);
-        sheet.add(["a", "1", "faster"]);
-        sheet.add(["long name", "100"]);
-        let text = sheet.to_string();
-        assert!(text.contains("\n a                1   faster\n long name      100\n"), "{text}");
-    }
-
-    #[test]
-    fn long_cells_are_wrapped() {
-        let mut sheet = Sheet::new([("arm", Side::Left), ("words", Side::Left)]);
-        sheet.add(["a", "one two three four five"]);
-        let text = sheet.within(20);
-        assert!(text.ends_with("\n a     one two\n       three four\n       five\n"), "{text}");
-    }
-}

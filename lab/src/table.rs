@@ -281,38 +281,29 @@ mod tests {
     use super::*;
     use crate::example;
 
-    fn shown(sheets: &[Sheet]) -> String {
-        sheets.iter().map(|sheet| format!("{sheet}\n")).collect()
-    }
-
     #[test]
-    fn table_of_one_subject_matches_the_snapshot() {
-        let analysis = example::analysis(&[""]);
-        let sheets = of_subject(&analysis, 0);
-        insta::assert_snapshot!(shown(&sheets) + &legend(&analysis, &sheets) + &notes(&analysis));
+    fn one_subject() {
+        let mut analysis = example::analysis(&[""]);
+        analysis.also_against("peer");
+        let mut sheets = of_subject(&analysis, 0);
+        let (baseline, rows) = &analysis.others[0];
+        sheets.push(of_metric(&analysis, &rows[0][0], *baseline));
+        analysis.measured.blocks = 3;
+        analysis.measured.interrupted = true;
+        insta::assert_snapshot!(shown(&analysis, &sheets));
     }
 
     #[test]
     fn several_subjects() {
         let analysis = example::analysis(&["larson", "store"]);
-        let sheets = of_all(&analysis);
-        insta::assert_snapshot!(shown(&sheets) + &legend(&analysis, &sheets) + &notes(&analysis));
+        let mut sheets = of_all(&analysis);
+        sheets.push(figures(&analysis, 0));
+        insta::assert_snapshot!(shown(&analysis, &sheets));
     }
 
-    #[test]
-    fn against_another_baseline() {
-        let mut analysis = example::analysis(&[""]);
-        analysis.also_against("peer");
-        let (baseline, rows) = &analysis.others[0];
-        insta::assert_snapshot!(of_metric(&analysis, &rows[0][0], *baseline));
-    }
-
-    #[test]
-    fn short_run_notes_that_it_is_short() {
-        let mut analysis = example::analysis(&[""]);
-        analysis.measured.blocks = 3;
-        analysis.measured.interrupted = true;
-        insta::assert_snapshot!(notes(&analysis));
+    fn shown(analysis: &Analysis, sheets: &[Sheet]) -> String {
+        let tables: String = sheets.iter().map(|sheet| format!("{sheet}\n")).collect();
+        tables + &legend(analysis, sheets) + &notes(analysis)
     }
 
     #[test]
@@ -322,11 +313,5 @@ mod tests {
         read(12.3456, "12.346");
         read(0.001_443, "0.0014");
         read(0.0, "0.000");
-    }
-
-    #[test]
-    fn figures_have_every_arms_own_but_no_control() {
-        let analysis = example::analysis(&["larson", "store"]);
-        insta::assert_snapshot!(figures(&analysis, 0));
     }
 }

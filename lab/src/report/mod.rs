@@ -193,13 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn pages_need_no_network_and_no_light() {
-        for subjects in [&[""][..], &["larson", "store"]] {
-            let page = page_of(subjects);
-            assert!(!page.replace("http://www.w3.org/2000/svg", "").contains("http"));
-            assert!(page.contains("prefers-color-scheme: dark") && page.contains("width=device-width"));
-            assert!(page.contains("a &lt;program&gt;") && page.contains("&lt;it&gt; said so"));
-        }
+    fn page_escapes_what_programs_say() {
+        let page = page_of(&[""]);
+        assert!(page.contains("a &lt;program&gt;") && page.contains("&lt;it&gt; said so"));
     }
 
     /// Colours that the page does not choose would be unreadable by day or by night.

@@ -131,18 +131,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_of_odd_and_even_numbers() {
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [4.0, 1.0, 3.0, 2.0]), 2.5);
-        assert_eq!(median(&mut [7.0]), 7.0);
-    }
-
-    #[test]
-    fn ties_share_their_ranks() {
-        assert_eq!(ranks(&[2.0, 1.0, 2.0, 3.0, 2.0]), [3.0, 1.0, 3.0, 5.0, 3.0]);
-    }
-
-    #[test]
     fn equal_arms_show_no_difference_and_have_no_spread() {
         let [compared] = compare(&[vec![0.0; 20]], &mut Rng::with_seed(1))[..] else { panic!("one candidate") };
         assert_eq!((compared.ratio, compared.interval, compared.p), (1.0, [1.0, 1.0], 1.0));
