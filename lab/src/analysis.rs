@@ -1,8 +1,7 @@
 //! What may be said of what was measured: every candidate against the baseline, in every metric, for every subject.
 //!
-//! Where there are several programs, it says so of all of them together as well: their geometric mean, block by block, against
-//! the baseline and against the best peer of each subject. Tables, reports and the JSON all read this, so that none can say
-//! something that another does not.
+//! Where there are several programs, it says so of all of them together as well: their geometric mean, block by block.
+//! Tables, reports and the JSON all read this, so that none can say something that another does not.
 
 use fastrand::Rng;
 use statistics::Comparison;
@@ -21,8 +20,6 @@ pub const CONTROL: usize = 1;
 
 /// What mean rows are called.
 const MEAN: &str = "geometric mean";
-/// What a baseline is called that is another arm for each subject.
-pub const BEST_PEER: &str = "the best peer of each";
 
 /// A measurement and what follows from it.
 pub struct Analysis {
@@ -34,8 +31,6 @@ pub struct Analysis {
     pub rows: Vec<Vec<Judged>>,
     /// All subjects together, in the metrics of the first; against the baseline.
     pub means: Vec<Judged>,
-    /// Likewise, against the best peer of each subject.
-    pub means_over_best_peer: Vec<Judged>,
     /// Baselines besides the first, and what each metric of each subject says against them.
     pub others: Vec<(usize, Vec<Vec<Judged>>)>,
 }
@@ -64,20 +59,14 @@ impl Analysis {
     pub fn of(measured: Measured) -> Self {
         let mut rng = Rng::with_seed(measured.plan.seed);
         let rows = judge_all(&measured, BASELINE, &mut rng);
-        let (mut means, mut means_over_best_peer) = (Vec::new(), Vec::new());
+        let mut means = Vec::new();
         if measured.rows.len() > 1 && measured.rows.iter().all(|row| row.parameters.are_workload()) {
             for (at, &metric) in measured.rows[0].metrics.iter().enumerate() {
-                let judge = |ratios: Vec<_>, rng: &mut Rng| Judged {
-                    metric,
-                    medians: Vec::new(),
-                    comparisons: compare(ratios, rng),
-                };
-                means.push(judge(mean_ratios(&measured, at, |_| Some(BASELINE)), &mut rng));
-                means_over_best_peer
-                    .push(judge(mean_ratios(&measured, at, |row| best_peer(&measured, row, at)), &mut rng));
+                let comparisons = compare(mean_ratios(&measured, at), &mut rng);
+                means.push(Judged { metric, medians: Vec::new(), comparisons });
             }
         }
-        Self { measured, group: "", rows, means, means_over_best_peer, others: Vec::new() }
+        Self { measured, group: "", rows, means, others: Vec::new() }
     }
 
     /// What the mean over all subjects is called.
@@ -140,27 +129,19 @@ fn compare(mut ratios: Vec<Option<Vec<f64>>>, rng: &mut Rng) -> Vec<Option<Compa
     comparisons
 }
 
-/// By arm: the mean over all subjects of its log-ratios, block by block. None for an arm that failed somewhere.
-fn mean_ratios(measured: &Measured, metric: usize, baseline: impl Fn(&Row) -> Option<usize>) -> Vec<Option<Vec<f64>>> {
+/// By arm: the mean over all subjects of its log-ratios, block by block. None for the baseline, and for an arm that failed
+/// somewhere.
+fn mean_ratios(measured: &Measured, metric: usize) -> Vec<Option<Vec<f64>>> {
     let of_arm = |arm: usize| {
         let mut sums = vec![0.0; measured.blocks];
         for row in &measured.rows {
-            let ratios = row.log_ratios(arm, baseline(row)?, metric)?;
+            let ratios = row.log_ratios(arm, BASELINE, metric)?;
             sums.iter_mut().zip(ratios).for_each(|(sum, ratio)| *sum += ratio);
         }
-        Some(sums.iter().map(|sum| sum / measured.rows.len() as f64).collect())
+        let means = sums.iter().map(|sum| sum / measured.rows.len() as f64).collect();
+        Some(means).filter(|_| arm != BASELINE && measured.blocks > 0)
     };
-    let is_baseline = |arm: usize| measured.rows.iter().all(|row| baseline(row) == Some(arm));
-    (0..measured.arms.len())
-        .map(|arm| if is_baseline(arm) || measured.blocks == 0 { None } else { of_arm(arm) })
-        .collect()
-}
-
-/// The peer with the least median.
-fn best_peer(measured: &Measured, row: &Row, metric: usize) -> Option<usize> {
-    let peers = (0..measured.arms.len()).filter(|&arm| measured.arms[arm].is_peer);
-    let with_medians = peers.filter_map(|arm| Some((arm, statistics::median(&mut row.values(arm, metric)?))));
-    with_medians.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(arm, _)| arm)
+    (0..measured.arms.len()).map(of_arm).collect()
 }
 
 #[cfg(test)]
@@ -188,9 +169,6 @@ mod tests {
         let analysis = example::analysis(&["larson", "store"]);
         let near = |compared: &Option<Comparison>, ratio: f64| (compared.unwrap().ratio / ratio - 1.0).abs() < 0.01;
         assert!(near(&analysis.means[0].comparisons[OURS], 0.9));
-        let over_best = &analysis.means_over_best_peer[0].comparisons;
-        assert!(near(&over_best[OURS], 0.9 / 1.05) && near(&over_best[BASELINE], 1.0 / 1.05));
-        assert!(over_best[PEER].is_none(), "it is the best peer itself");
         assert!(analysis.means[0].comparisons[BROKEN].is_none(), "it failed somewhere");
     }
 
@@ -210,6 +188,6 @@ mod tests {
         let mut measured = example::analysis(&["larson", "store"]).measured;
         measured.rows[1].parameters = crate::parameters::Parameters::default().with("possible_cpus", 2);
         let analysis = Analysis::of(measured);
-        assert!(analysis.means.is_empty() && analysis.means_over_best_peer.is_empty());
+        assert!(analysis.means.is_empty());
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use statistics::Verdict;
 
-use crate::analysis::{Analysis, BASELINE, BEST_PEER, Judged};
+use crate::analysis::{Analysis, BASELINE, Judged};
 use crate::finding::Finding;
 use crate::machine::Machine;
 use crate::metric::Metric;
@@ -100,8 +100,6 @@ struct ComparisonObject {
     mde: Option<f64>,
     /// Of every metric less is better: faster means less of it, for memory too.
     verdict: &'static str,
-    /// How the ratio goes with the order of the blocks, from -1 to 1.
-    drift: f64,
     document: Option<Documented>,
 }
 
@@ -163,14 +161,13 @@ impl Object {
         let rows = &analysis.measured.rows;
         for (at, row) in rows.iter().enumerate() {
             self.add_arms(analysis, at);
-            self.compare(analysis, &analysis.rows[at], &row.parameters, Some(BASELINE), documents);
+            self.compare(analysis, &analysis.rows[at], &row.parameters, BASELINE, documents);
         }
         let of_all = Parameters::of_workload(&analysis.mean_name());
-        self.compare(analysis, &analysis.means, &of_all, Some(BASELINE), documents);
-        self.compare(analysis, &analysis.means_over_best_peer, &of_all, None, documents);
+        self.compare(analysis, &analysis.means, &of_all, BASELINE, documents);
         for (baseline, others) in &analysis.others {
             for (row, judged) in rows.iter().zip(others) {
-                self.compare(analysis, judged, &row.parameters, Some(*baseline), documents);
+                self.compare(analysis, judged, &row.parameters, *baseline, documents);
             }
         }
     }
@@ -198,12 +195,11 @@ impl Object {
         }
     }
 
-    /// Against one of the arms, or the best peer of each subject.
     fn compare(
-        &mut self, analysis: &Analysis, judged: &[Judged], parameters: &Parameters, baseline: Option<usize>,
+        &mut self, analysis: &Analysis, judged: &[Judged], parameters: &Parameters, baseline: usize,
         documents: &[Documented],
     ) {
-        let baseline = baseline.map_or(BEST_PEER, |baseline| &analysis.measured.arms[baseline].name);
+        let baseline = &analysis.measured.arms[baseline].name;
         for Judged { metric, comparisons, .. } in judged {
             for (arm, compared) in analysis.measured.arms.iter().zip(comparisons) {
                 let Some(compared) = compared else { continue };
@@ -214,7 +210,7 @@ impl Object {
                 self.comparisons.push(ComparisonObject {
                     metric: metric.name,
                     parameters: parameters.clone(),
-                    baseline: baseline.to_owned(),
+                    baseline: baseline.clone(),
                     candidate: arm.name.clone(),
                     ratio: compared.ratio,
                     ci95: compared.interval,
@@ -225,7 +221,6 @@ impl Object {
                         Verdict::More => "slower",
                         Verdict::NotShown => "no difference shown",
                     },
-                    drift: compared.drift.correlation,
                     document: documents.iter().find(is_it).cloned(),
                 });
             }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use statistics::{Comparison, LEVEL, Verdict};
 
-use crate::analysis::{Analysis, BASELINE, BEST_PEER, CONTROL, Judged};
+use crate::analysis::{Analysis, BASELINE, CONTROL, Judged};
 use crate::arm::Arm;
 use crate::machine::Machine;
 use crate::metric::{Metric, PEAK, for_people};
@@ -112,13 +112,8 @@ pub fn of_subjects(analysis: &Analysis, metric: usize) -> Sheet {
     for (row, judged) in analysis.measured.rows.iter().zip(&analysis.rows) {
         add_ratios(&mut sheet, &row.name(), &judged[metric]);
     }
-    let over_best = format!("× {BEST_PEER}");
-    let mean = analysis.mean_name();
-    for (name, means) in [(mean, &analysis.means), (over_best, &analysis.means_over_best_peer)] {
-        // Without any peer there is no best one.
-        if let Some(judged) = means.get(metric).filter(|judged| judged.comparisons.iter().any(Option::is_some)) {
-            sheet.add([name].into_iter().chain(judged.comparisons.iter().map(brief)));
-        }
+    if let Some(judged) = analysis.means.get(metric) {
+        sheet.add([analysis.mean_name()].into_iter().chain(judged.comparisons.iter().map(brief)));
     }
     sheet
 }
@@ -203,33 +198,20 @@ pub fn notes(analysis: &Analysis) -> String {
     text
 }
 
-/// Reasons to distrust the run: the control differs, or a ratio drifted.
+/// A reason to distrust the run: the control differs.
 fn warnings(analysis: &Analysis) -> String {
     let mut text = String::new();
     let arms = &analysis.measured.arms;
-    let (controls, drifts) = (analysis.rows.len(), analysis.rows.len() * (arms.len() - 1));
     for (row, judged) in analysis.measured.rows.iter().zip(&analysis.rows) {
-        let Some(judged) = judged.first() else { continue };
         let row = Some(row.name()).filter(|name| !name.is_empty()).map_or(String::new(), |name| format!("{name}: "));
-        for (arm, compared) in arms.iter().zip(&judged.comparisons) {
-            let Some(compared) = compared else { continue };
-            // With several controls, one of them is likely to differ by chance.
-            if arm.name == arms[CONTROL].name && compared.p * controls as f64 <= LEVEL {
-                let ratio = compared.ratio;
-                let _ = writeln!(
-                    text,
-                    "warning: {row}the control shows a difference of {} to itself ({ratio:.3} ×), as one run in twenty does by chance; run it again",
-                    arms[BASELINE].name
-                );
-            }
-            if compared.drift.is_shown(drifts) {
-                let direction = if compared.drift.correlation > 0.0 { "rose" } else { "fell" };
-                let _ = writeln!(
-                    text,
-                    "warning: {row}the ratio of {} to {} in {} {direction} from block to block, so one figure does not describe it",
-                    arm.name, arms[BASELINE].name, judged.metric.title
-                );
-            }
+        let control = judged.first().and_then(|judged| judged.comparisons[CONTROL]);
+        // With several controls, one of them is likely to differ by chance.
+        if let Some(control) = control.filter(|control| control.p * analysis.rows.len() as f64 <= LEVEL) {
+            let (name, ratio) = (&arms[BASELINE].name, control.ratio);
+            let _ = writeln!(
+                text,
+                "warning: {row}the control shows a difference of {name} to itself ({ratio:.3} ×), as one run in twenty does by chance; run it again"
+            );
         }
     }
     text

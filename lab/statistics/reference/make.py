@@ -64,14 +64,12 @@ def signed_rank(values):
 
 
 def describe(name, values):
-    order = stats.spearmanr(values, numpy.arange(len(values)))
     return {
         "name": name,
         "values": values.tolist(),
         "median": float(numpy.median(values)),
         "bootstrap": bootstrap(values),
         "signed_rank_p": signed_rank(values),
-        "drift": [float(order.statistic), float(order.pvalue)],
     }
 
 

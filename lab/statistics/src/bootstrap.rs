@@ -11,37 +11,14 @@ use super::median;
 
 /// Medians of `count` samples of the values, drawn with replacement, in ascending order.
 pub fn resample(values: &[f64], count: usize, rng: &mut Rng) -> Vec<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    // A sample of sorted values is sorted by counting how often each was drawn.
-    let mut drawn = vec![0u32; sorted.len()];
-    let mut medians: Vec<f64> = (0..count)
-        .map(|_| {
-            drawn.fill(0);
-            (0..sorted.len()).for_each(|_| drawn[rng.usize(..sorted.len())] += 1);
-            median_of_drawn(&sorted, &drawn)
-        })
-        .collect();
+    let mut sample = values.to_vec();
+    let mut draw = || {
+        sample.fill_with(|| values[rng.usize(..values.len())]);
+        median(&mut sample)
+    };
+    let mut medians: Vec<f64> = (0..count).map(|_| draw()).collect();
     medians.sort_by(f64::total_cmp);
     medians
-}
-
-/// The median of sorted values, each as often as it was drawn; as many were drawn as there are.
-fn median_of_drawn(sorted: &[f64], drawn: &[u32]) -> f64 {
-    let count = sorted.len() as u32;
-    let (lower, upper) = ((count - 1) / 2, count / 2);
-    let mut below = 0;
-    let mut first = None;
-    for (value, times) in sorted.iter().zip(drawn) {
-        below += times;
-        if below > lower && first.is_none() {
-            first = Some(*value);
-        }
-        if below > upper {
-            return (first.expect("the lower middle comes first") + value) / 2.0;
-        }
-    }
-    unreachable!("as many were drawn as there are values")
 }
 
 /// In which the median lies with a confidence of 1 − `level`, from the sorted medians of resamples.
@@ -84,27 +61,4 @@ fn percentile(sorted: &[f64], part: f64) -> f64 {
     let rank = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[rank.floor() as usize], sorted[rank.ceil() as usize]);
     below + (above - below) * rank.fract()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counting_gives_the_median_of_what_was_drawn() {
-        let mut rng = Rng::with_seed(1);
-        for count in 1..30 {
-            let mut sorted: Vec<f64> = (0..count).map(|_| rng.f64()).collect();
-            sorted.sort_by(f64::total_cmp);
-            let mut drawn = vec![0; count];
-            let mut sample: Vec<f64> = (0..count)
-                .map(|_| {
-                    let at = rng.usize(..count);
-                    drawn[at] += 1;
-                    sorted[at]
-                })
-                .collect();
-            assert_eq!(median_of_drawn(&sorted, &drawn), median(&mut sample));
-        }
-    }
 }

@@ -5,17 +5,15 @@
 //! median of these, robust against the one run that a daemon disturbed. Its interval is a bootstrap's (`bootstrap`). Whether
 //! there is a difference at all is decided by an exact test that assumes nothing but that the order within a block was drawn
 //! by lot (`signed_rank`), corrected for the number of arms (`holm`). What the run was too short to see is told
-//! (`detectable`), and whether the arms kept their distance throughout (`drift`).
+//! (`detectable`).
 //!
 //! Every function is pure; what needs chance takes a generator.
 
 mod bootstrap;
-mod drift;
 mod signed_rank;
 
 use fastrand::Rng;
 
-pub use drift::Drift;
 use signed_rank::Signs;
 pub use signed_rank::least_p;
 
@@ -48,8 +46,6 @@ pub struct Comparison {
     pub p: f64,
     /// The smallest effect, as a part of the baseline, that a run like this one finds four times in five; none if it can find none.
     pub detectable: Option<f64>,
-    /// Whether the ratio changed while the run went on.
-    pub drift: Drift,
     /// What may be said.
     pub verdict: Verdict,
 }
@@ -80,7 +76,6 @@ pub fn compare(candidates: &[Vec<f64>], rng: &mut Rng) -> Vec<Comparison> {
             interval: interval(ratios, RESAMPLES, rng).map(f64::exp),
             p,
             detectable: critical.map(|critical| signed_rank::detectable(ratios, critical, POWER, rng).exp_m1()),
-            drift: drift::of(ratios),
             verdict,
         }
     });

@@ -97,18 +97,3 @@ fn too_few_blocks_show_nothing_and_say_so() {
     assert_eq!(compared.verdict, Verdict::NotShown);
     assert_eq!(compared.detectable, None);
 }
-
-/// An arm that leaks into its successors: no machine's drift, as that is in both arms.
-#[test]
-fn arms_that_drift_apart_are_noticed_and_a_drifting_machine_is_not() {
-    let mut rng = Rng::with_seed(8);
-    let calm = share(200, || compared(&mut rng, BLOCKS, &[0.0], 0.03)[0].drift.is_shown(1));
-    assert!(calm < 0.1, "{calm}");
-    let baseline = times(&mut rng, BLOCKS, 1.0, 0.01);
-    let leaking: Vec<f64> = times(&mut rng, BLOCKS, 1.0, 0.01)
-        .iter()
-        .zip(0..)
-        .map(|(time, block)| time * (1.0 + 0.01 * f64::from(block)))
-        .collect();
-    assert!(drift::of(&log_ratios(&baseline, &leaking, 1e-9)).is_shown(20));
-}
