@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::probing::asked_of;
@@ -54,25 +54,14 @@ impl Shard {
 
     /// Whether these are all of them, each once.
     pub fn are_all(shards: &[Shard]) -> Result<()> {
-        let mut shards = shards.to_vec();
-        shards.sort();
-        ensure!(!shards.is_empty(), "no files; expected those of all shards");
-        let of = shards[0].of;
-        let other = shards.iter().find(|shard| shard.of != of);
-        ensure!(
-            other.is_none(),
-            "found shards {} and {}; expected shards of one N",
-            shards[0],
-            other.unwrap_or(&shards[0])
-        );
-        for pair in shards.windows(2) {
-            ensure!(pair[0] != pair[1], "shard {} was given twice", pair[0]);
+        let of = shards.first().context("no files; expected those of all shards")?.of;
+        let mut missing: Vec<Shard> = (1..=of).map(|index| Shard { index, of }).collect();
+        for shard in shards {
+            ensure!(shard.of == of, "found shards {} and {shard}; expected shards of one N", shards[0]);
+            let at = missing.iter().position(|one| one == shard);
+            missing.remove(at.with_context(|| format!("shard {shard} was given twice"))?);
         }
-        let missing: Vec<String> = (1..=of)
-            .map(|index| Shard { index, of })
-            .filter(|shard| !shards.contains(shard))
-            .map(|shard| shard.to_string())
-            .collect();
+        let missing: Vec<String> = missing.iter().map(Shard::to_string).collect();
         ensure!(missing.is_empty(), "missing shards: {}", missing.join(", "));
         Ok(())
     }

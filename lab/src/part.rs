@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::answers::{Figures, Shard};
+use crate::answers::{Figures, Shard, Words};
 use crate::json::{command_line, write_json};
 use crate::profile::Profile;
 
@@ -54,17 +54,8 @@ pub struct Runs {
     pub request: Request,
     /// How many runs all parts have.
     pub runs: usize,
-    /// What these said.
-    pub answers: Vec<Answer>,
-}
-
-/// One run.
-#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
-pub struct Answer {
-    /// Its arguments.
-    pub words: Vec<String>,
-    /// What it printed.
-    pub figures: Vec<f64>,
+    /// Which arguments these had, and what they printed.
+    pub answers: Vec<(Words, Vec<f64>)>,
 }
 
 /// Protocols that were explored, each for so many runs.
@@ -117,7 +108,7 @@ impl Request {
 impl Runs {
     /// What a shard of a request made.
     pub fn of(shard: Shard, request: Request, runs: usize, known: Figures) -> Self {
-        let answers = known.into_iter().map(|(words, figures)| Answer { words, figures }).collect();
+        let answers = known.into_iter().collect();
         Runs { commit: crate::commit(), command: command_line(), shard, request, runs, answers }
     }
 }
@@ -166,7 +157,7 @@ fn merge_runs(parts: Vec<Runs>) -> Result<(Request, Figures)> {
     let costs = request.clone().with_costs()?.costs;
     ensure!(costs == request.costs, "the profile {:?} has changed since the parts were made", request.profile);
     let mut figures = Figures::new();
-    for Answer { words, figures: said } in parts.into_iter().flat_map(|part| part.answers) {
+    for (words, said) in parts.into_iter().flat_map(|part| part.answers) {
         let told = words.join(" ");
         let before = figures.insert(words, said.clone());
         ensure!(before.is_none_or(|before| before == said), "`{told}` has different results in two parts");
@@ -258,12 +249,11 @@ mod tests {
         let all = merged(vec![explored("3/3", Some(25), 6), explored("1/3", None, 10), explored("2/3", Some(14), 5)]);
         let protocol = all.unwrap().protocols.remove(0);
         assert_eq!((protocol.runs, protocol.steps, protocol.found.unwrap().at), (15, 150, 14));
-        let all = merged(vec![explored("1/2", None, 15), explored("2/2", None, 15)]).unwrap();
+        let first = || explored("1/2", None, 15);
+        let all = merged(vec![first(), explored("2/2", None, 15)]).unwrap();
         assert_eq!((all.protocols[0].runs, all.is_clean(), all.shard), (30, true, Shard::WHOLE));
-        assert!(merged(vec![explored("1/2", None, 15)]).unwrap_err().contains("2/2"));
-        assert!(
-            merged(vec![explored("1/2", None, 15), explored("2/2", None, 14)]).unwrap_err().contains("ended early")
-        );
+        assert!(merged(vec![first()]).unwrap_err().contains("2/2"));
+        assert!(merged(vec![first(), explored("2/2", None, 14)]).unwrap_err().contains("ended early"));
     }
 
     fn runs(shard: &str, answers: &[(&str, f64)], change: impl Fn(&mut Runs)) -> Part {
@@ -285,30 +275,27 @@ mod tests {
     #[test]
     fn runs_of_the_same_request_are_merged_if_all_are_there() {
         let first = || runs("1/2", &[("a", 1.0), ("b", 2.0)], |_| ());
-        let merged = |second| match merge(vec![first(), second]) {
-            Ok(Merged::Runs(request, figures)) => Ok((request.name, figures.len())),
-            Ok(Merged::Exploration(_)) => panic!("no exploration"),
-            Err(error) => Err(error.to_string()),
+        match merge(vec![first(), runs("2/2", &[("c", 3.0)], |_| ())]) {
+            Ok(Merged::Runs(request, figures)) => assert_eq!((request.name.as_str(), figures.len()), ("stagger", 3)),
+            _ => panic!("it is whole"),
+        }
+        let stale = |runs: &mut Runs| {
+            runs.request.costs = runs.request.costs.take().map(|costs| Box::new(costs.with("hit", 9.0)));
         };
-        assert_eq!(merged(runs("2/2", &[("c", 3.0)], |_| ())), Ok(("stagger".to_owned(), 3)));
-        let told = |second, words: &str| {
-            let told = merged(second).unwrap_err();
-            assert!(told.contains(words), "{told}");
-        };
-        told(runs("2/2", &[], |_| ()), "found 2 runs, expected 3");
-        told(runs("2/2", &[("b", 2.5), ("c", 3.0)], |_| ()), "`b` has different results");
-        told(runs("1/2", &[("c", 3.0)], |_| ()), "given twice");
-        told(runs("2/2", &[("c", 3.0)], |runs| runs.request.seed = 2), "differ in their request");
-        told(runs("2/2", &[("c", 3.0)], |runs| runs.commit = "another".into()), "differ in their commit");
-        let stale = |shard, answers| {
-            runs(shard, answers, |runs| {
-                let costs = runs.request.costs.take().map(|costs| Box::new(costs.with("hit", 9.0)));
-                runs.request.costs = costs;
-            })
-        };
-        let parts = vec![stale("1/2", &[("a", 1.0), ("b", 2.0)]), stale("2/2", &[("c", 3.0)])];
-        assert!(merge(parts).is_err_and(|error| error.to_string().contains("has changed since")));
-        assert!(merge(vec![first(), explored("2/2", None, 3)]).is_err());
+        let second = |change: &dyn Fn(&mut Runs)| runs("2/2", &[("c", 3.0)], change);
+        let stale_first = runs("1/2", &[("a", 1.0), ("b", 2.0)], stale);
+        for (parts, words) in [
+            ([first(), runs("2/2", &[], |_| ())], "found 2 runs, expected 3"),
+            ([first(), runs("2/2", &[("b", 2.5), ("c", 3.0)], |_| ())], "`b` has different results"),
+            ([first(), runs("1/2", &[("c", 3.0)], |_| ())], "given twice"),
+            ([first(), second(&|runs| runs.request.seed = 2)], "differ in their request"),
+            ([first(), second(&|runs| runs.commit = "another".into())], "differ in their commit"),
+            ([stale_first, second(&stale)], "has changed since"),
+            ([first(), explored("2/2", None, 3)], "cannot merge parts of an exploration"),
+        ] {
+            let told = merge(parts.into()).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(told.contains(words), "{words:?}: {told}");
+        }
     }
 
     #[test]

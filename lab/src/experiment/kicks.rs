@@ -108,23 +108,14 @@ fn replacing(setting: &Setting) -> Result<Measured> {
 }
 
 /// Interrupts for each group and busy CPU, so that machines can be compared. None without busy CPUs.
-fn each(interrupts: f64, many: u64, busy: u64) -> Option<f64> {
-    (busy > 0).then(|| interrupts / (many * busy) as f64)
-}
-
 fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
-    let figures = Figures(parts);
-    let of = |metric: &str, many, arm| figures.median(metric, &size.parameters(many), arm);
-    let told = |arm, many, what| {
-        let interrupts = of("interrupts", many, arm)?;
-        let each = each(interrupts, many, size.busy)?;
-        let cpus = if size.busy == 1 { "CPU" } else { "CPUs" };
-        Some((format!("{interrupts:.0} for {many} {what} with {} busy {cpus}", size.busy), each))
-    };
-    let before = told(ON_CREATE, size.groups, "groups");
-    let after = told(ON_REPLACE, size.groups, "groups");
-    let replaced = told(REPLACE, size.replacements, "replacements");
-    let claim = |claim: &str, document: String, found: Option<(String, f64)>, holds: fn(f64) -> bool| {
+    let claim = |claim: &str, document: String, (arm, many, what), holds: fn(f64) -> bool| {
+        let interrupts = Figures(parts).median(INTERRUPTS.name, &size.parameters(many), arm);
+        let found = interrupts.filter(|_| size.busy > 0).map(|interrupts| {
+            let cpus = if size.busy == 1 { "CPU" } else { "CPUs" };
+            let words = format!("{interrupts:.0} for {many} {what} with {} busy {cpus}", size.busy);
+            (words, interrupts / (many * size.busy) as f64)
+        });
         let is_so = found.as_ref().map(|(_, each)| holds(*each));
         Claim::of(claim, document, found, is_so)
     };
@@ -132,53 +123,39 @@ fn claims(parts: &[Part], size: &Size) -> Vec<Claim> {
         claim(
             "interrupts, kick on create",
             format!("{BEFORE:.0} for {DOCUMENTS_GROUPS:.0} groups (1 or more per group and busy CPU agrees)"),
-            before,
+            (ON_CREATE, size.groups, "groups"),
             |each| each >= 1.0,
         ),
         claim(
             "interrupts, kick on replace only",
             format!("{AFTER:.0} for {DOCUMENTS_GROUPS:.0} groups (as many or fewer per group and busy CPU agrees)"),
-            after,
+            (ON_REPLACE, size.groups, "groups"),
             |each| each <= AFTER / DOCUMENTS_GROUPS,
         ),
         claim(
             "interrupts, replacing magazines that other CPUs use",
             "they are needed (0.5 or more per replacement and busy CPU agrees)".to_owned(),
-            replaced,
+            (REPLACE, size.replacements, "replacements"),
             |each| each >= 0.5,
         ),
     ]
 }
 
-/// The cost of a kick, and of a first object.
+/// The cost of a kick, and of a replacement.
 fn remarks(parts: &[Part], size: &Size) -> Vec<String> {
-    let figures = Figures(parts);
-    let of = |metric: &str, many, arm| figures.median(metric, &size.parameters(many), arm);
-    let first = |metric: &str, arm| Some(for_people(of(metric, size.groups, arm)?, "ns"));
-    let (cold, warm) = ("first_object_ns", "first_object_warm_ns");
-    let of_first =
-        [ON_CREATE, ON_REPLACE].map(|arm| Some(format!("{arm} {} and {}", first(cold, arm)?, first(warm, arm)?)));
-    let of_first: Option<Vec<String>> = of_first.into_iter().collect();
+    let of = |metric: Metric, many, arm| Figures(parts).median(metric.name, &size.parameters(many), arm);
     let one_kick = || {
-        let extra = of(warm, size.groups, ON_CREATE)? - of(warm, size.groups, ON_REPLACE)?;
-        Some(format!(
-            "A kick of {} busy CPUs takes {}: the difference between the two arms.",
-            size.busy,
-            for_people(extra, "ns")
-        ))
+        let extra = of(WARM, size.groups, ON_CREATE)? - of(WARM, size.groups, ON_REPLACE)?;
+        let (busy, extra) = (size.busy, for_people(extra, "ns"));
+        Some(format!("A kick of {busy} busy CPUs takes {extra}: the difference between the two arms."))
     };
     let one_replacement = || {
-        let (elapsed, kicks) = (of("elapsed_s", size.replacements, REPLACE)?, of("kicks", size.replacements, REPLACE)?);
+        let [elapsed, kicks] = [ELAPSED, KICKS].map(|metric| of(metric, size.replacements, REPLACE));
         let times = size.replacements as f64;
-        Some(format!("One replacement takes {} and {} kicks.", for_people(elapsed / times, "s"), factor(kicks / times)))
+        let (elapsed, kicks) = (for_people(elapsed? / times, "s"), factor(kicks? / times));
+        Some(format!("One replacement takes {elapsed} and {kicks} kicks."))
     };
-    let of_first = of_first.map(|arms| {
-        format!(
-            "Time of the first object of a size in a new group, in fresh and in reused memory: {}.",
-            arms.join(", ")
-        )
-    });
-    [of_first, one_kick(), one_replacement()].into_iter().flatten().collect()
+    [one_kick(), one_replacement()].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -214,10 +191,8 @@ mod tests {
     #[test]
     fn remarks_tell_what_one_kick_costs() {
         let remarks = remarks(&parts(3000.0, 500.0, 9_900.0), &SIZE);
-        assert_eq!(remarks.len(), 3);
-        assert!(remarks[0].contains("kick on replace only 500 ns and 500 ns"), "{}", remarks[0]);
-        assert!(remarks[1].contains("takes 2.50 µs"), "{}", remarks[1]);
-        assert!(remarks[2].contains("0.990 kicks"), "{}", remarks[2]);
+        let [kick, replacement] = &remarks[..] else { panic!("{remarks:?}") };
+        assert!(kick.contains("takes 2.50 µs") && replacement.contains("0.990 kicks"), "{remarks:?}");
         assert!(super::remarks(&[], &SIZE).is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use statistics::{Comparison, Verdict};
 
 use super::hackbench::{HACKBENCH, context, documented};
-use super::pair::{BYTES, CONSTRUCTED, CONSTRUCTOR, POP_PUSH, of_all, rust, with_threads};
+use super::pair::{CONSTRUCTED, CONSTRUCTOR, POP_PUSH, of_all, rust, with_threads};
 use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR};
 use crate::experiment::figures::Figures;
 use crate::experiment::{Claim, NOTHING, Part};
@@ -67,12 +67,7 @@ pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
     let kind = if machine.is_virtual { "virtual" } else { "real" };
     let real = (!machine.is_simulated())
         .then(|| format!("The document asks for a run on real hardware. This machine is {kind}."));
-    [real, of_one_thread(figures), constructor(figures), bytes(figures)].into_iter().flatten().collect()
-}
-
-fn of_one_thread(figures: Figures) -> Option<String> {
-    let of = |arm| Some(for_people(figures.median(POP_PUSH.name, &with_threads(1), arm)?, "ns"));
-    Some(format!("One allocation and release of 64 bytes: general {}, dedicated {}.", of(GENERAL)?, of(DEDICATED)?))
+    [real, constructor(figures)].into_iter().flatten().collect()
 }
 
 /// How much of a constructor's time is saved if objects stay constructed.
@@ -86,15 +81,6 @@ fn constructor(figures: Figures) -> Option<String> {
         for_people(alone, "ns"),
         for_people(saved, "ns"),
         saved / alone * 100.0
-    ))
-}
-
-fn bytes(figures: Figures) -> Option<String> {
-    let of = |arm| figures.median(BYTES.name, &Parameters::default().with("bytes", 904), arm);
-    Some(format!(
-        "An object of 904 bytes takes {:.0} bytes in the general classes and {:.0} bytes in its own cache.",
-        of(GENERAL)?,
-        of(DEDICATED)?
     ))
 }
 

@@ -2,12 +2,11 @@
 
 use super::object::{TWO_THREADS, by_two};
 use super::work::{GIT, GITSOURCE, KERNBENCH, MAKE, of_work};
-use super::{CACHED, CPUS, EAGER, FORMS, LAZY, MAIN_CPUS, MERGED, UPDATES, at_cpus, with_updates};
+use super::{CACHED, EAGER, FORMS, LAZY, MAIN_CPUS, MERGED, UPDATES, at_cpus, with_updates};
 use crate::experiment::figures::Figures;
 use crate::experiment::startup::SYSTEM_TIME;
 use crate::experiment::{Claim, Part, holds};
 use crate::machine::Machine;
-use crate::metric::for_people;
 use crate::parameters::Parameters;
 use crate::table::factor;
 
@@ -103,7 +102,6 @@ pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
             at.join(", ")
         ));
     }
-    remarks.extend(left_by_caching(figures));
     if !machine.is_simulated() {
         remarks.push(format!(
             "How slow a shared word is for {MAIN_CPUS} CPUs cannot be told on {} CPUs: --cpus {MAIN_CPUS} simulates it.",
@@ -111,28 +109,6 @@ pub fn remarks(parts: &[Part], machine: &Machine) -> Vec<String> {
         ));
     }
     remarks
-}
-
-/// The times behind the objection.
-fn left_by_caching(figures: Figures) -> Option<String> {
-    let median = |metric, arm| Some(for_people(figures.median(metric, &at_cpus(MAIN_CPUS), arm)?, "ns"));
-    let of_arm = |arm| {
-        let (one, alive) = (median("create_destroy_ns", arm)?, median("create_destroy_alive_ns", arm)?);
-        Some(format!("{arm} {one} and {alive}"))
-    };
-    let arms: Vec<String> = [EAGER, MERGED, CACHED, LAZY].into_iter().map(of_arm).collect::<Option<_>>()?;
-    let (few, many) = (CPUS[0], CPUS[CPUS.len() - 1]);
-    let growth = |arm| {
-        let at = |cpus| figures.median("create_destroy_ns", &at_cpus(cpus), arm);
-        Some(format!("{arm} {}", factor(at(many)? / at(few)?)))
-    };
-    let growths: Vec<String> = [EAGER, MERGED, CACHED, LAZY].into_iter().map(growth).collect::<Option<_>>()?;
-    Some(format!(
-        "The objection in times of a task at {MAIN_CPUS} CPUs, one after the other and with 256 alive: {}. From {few} to {many} \
-         possible CPUs, the time grows by these factors: {}.",
-        arms.join(", "),
-        growths.join(", ")
-    ))
 }
 
 /// An arm's share of set-up by the number of updates.
@@ -196,7 +172,7 @@ fn percent(part: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{example, object};
+    use super::super::{CPUS, example, object};
     use super::*;
 
     /// The example's arms take 1000, 500, 50, 5 and 5 in all metrics.
