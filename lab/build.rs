@@ -1,8 +1,7 @@
 //! Builds what the lab carries inside, and finds out the commit that results are signed with.
 //!
-//! Inside are the starter, a small program without any library (starter/main.rs), the empty library (empty/lib.rs), and two that stand
-//! in for the real one's counters (words/lib.rs). Packages of their own would be more files, to be found beside the command wherever
-//! that is installed.
+//! Inside are the starter, a small program without any library (starter/main.rs), and the empty library (empty/lib.rs). Packages of
+//! their own would be more files, to be found beside the command wherever that is installed.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -18,20 +17,18 @@ const STARTER: [&str; 6] = [
 ];
 
 /// The real library's own flags (malloc/build.rs): a difference would be counted as start-up cost of the real one, or hide some.
-const LIBRARY: [&str; 3] =
-    ["--crate-type=cdylib", "-Clink-arg=-Wl,-z,nodelete", "-Clink-arg=-Wl,-z,separate-loadable-segments"];
+const LIBRARY: [&str; 4] = [
+    "--crate-name=empty",
+    "--crate-type=cdylib",
+    "-Clink-arg=-Wl,-z,nodelete",
+    "-Clink-arg=-Wl,-z,separate-loadable-segments",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     compile("starter/main.rs", &STARTER, "starter");
-    compile("empty/lib.rs", &of_library(&["--crate-name=empty"]), "libempty.so");
-    compile("words/lib.rs", &of_library(&["--crate-name=words", "--cfg=plain"]), "libplain.so");
-    compile("words/lib.rs", &of_library(&["--crate-name=words"]), "libatomic.so");
+    compile("empty/lib.rs", &LIBRARY, "libempty.so");
     sign();
-}
-
-fn of_library(own: &[&'static str]) -> Vec<&'static str> {
-    [own, &LIBRARY].concat()
 }
 
 fn compile(source: &str, flags: &[&str], name: &str) {

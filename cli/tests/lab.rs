@@ -81,11 +81,6 @@ fn counters_measures_every_part_and_writes_one_object() {
         has(name, json!({ "counters": 16 }), "owner_add_ns");
         has(name, json!({ "counters": 16, "in": "a set" }), "owner_add_ns");
     }
-    has("plain", json!({ "interface": "C" }), "called_owner_add_ns");
-    for name in ["atomic", "lazy"] {
-        has(name, json!({ "interface": "C" }), "called_owner_add_ns");
-        has(name, json!({ "interface": "C", "threads": 2 }), "called_upgraded_add_ns");
-    }
     has("atomic", json!({}), "remote_add_ns");
     has("lazy", json!({ "threads": 2 }), "upgraded_add_ns");
     has("told", json!({ "path": "upgraded" }), "auto_add_ns");

@@ -8,7 +8,7 @@ use statistics::Comparison;
 
 use crate::blocks::{Measured, Row};
 use crate::finding::Finding;
-use crate::metric::Metric;
+use crate::metric::{Metric, PEAK};
 
 /// Of the interval of an arm's own median; ratios take more.
 const RESAMPLES: usize = 1999;
@@ -80,6 +80,12 @@ impl Analysis {
             let mut rng = Rng::with_seed(self.measured.plan.seed);
             self.others.push((baseline, judge_all(&self.measured, baseline, &mut rng)));
         }
+    }
+
+    /// The metrics that are shown in full: the first, and memory.
+    pub fn main_metrics(&self) -> impl Iterator<Item = usize> {
+        let metrics = &self.measured.rows[0].metrics;
+        (0..metrics.len()).filter(|&at| at == 0 || metrics[at] == PEAK)
     }
 
     /// All findings, in the order of the subjects.

@@ -17,23 +17,33 @@ pub struct Metric {
     pub resolution: f64,
 }
 
+impl Metric {
+    /// One with all of these, in their order.
+    pub const fn new(
+        name: &'static str, unit: &'static str, title: &'static str, words: [&'static str; 2], resolution: f64,
+    ) -> Self {
+        Metric { name, unit, title, words, resolution }
+    }
+}
+
 /// The time between two samples, on most kernels.
 const TICK_S: f64 = 0.004;
 
-const FASTER: [&str; 2] = ["faster", "slower"];
+/// The words for times.
+pub const FASTER: [&str; 2] = ["faster", "slower"];
+/// The words for what there is less of.
+pub const LESS: [&str; 2] = ["less", "more"];
 
 /// From before the fork until the end was seen.
-pub const WALL: Metric = Metric { name: "wall_s", unit: "s", title: "wall time", words: FASTER, resolution: 1e-9 };
+pub const WALL: Metric = Metric::new("wall_s", "s", "wall time", FASTER, 1e-9);
 /// Processor time, of the program and of the kernel for it.
-pub const CPU: Metric =
-    Metric { name: "cpu_s", unit: "s", title: "processor time", words: ["less", "more"], resolution: 1e-6 };
+pub const CPU: Metric = Metric::new("cpu_s", "s", "processor time", LESS, 1e-6);
 /// The program's part of it. Most kernels tell the parts from each other by sampling, some hundred times a second.
 pub const USER: Metric = Metric { name: "user_s", title: "user time", resolution: TICK_S, ..CPU };
 /// The kernel's part of it.
 pub const SYSTEM: Metric = Metric { name: "system_s", title: "system time", resolution: TICK_S, ..CPU };
 /// The most memory that one of its processes had.
-pub const PEAK: Metric =
-    Metric { name: "peak_kb", unit: "kB", title: "peak memory", words: ["less", "more"], resolution: 4.0 };
+pub const PEAK: Metric = Metric::new("peak_kb", "kB", "peak memory", LESS, 4.0);
 /// Pages that were not there when they were touched.
 pub const FAULTS: Metric = Metric { name: "page_faults", unit: "1", title: "page faults", resolution: 1.0, ..PEAK };
 /// How often another thread had the CPU.

@@ -71,9 +71,7 @@ pub fn of_subject(analysis: &Analysis, row: usize) -> Vec<Sheet> {
 
 /// All subjects: their first metric and their memory.
 pub fn of_all(analysis: &Analysis) -> Vec<Sheet> {
-    let metrics = &analysis.measured.rows[0].metrics;
-    let main = (0..metrics.len()).filter(|&at| at == 0 || metrics[at] == PEAK);
-    main.map(|at| of_subjects(analysis, at)).collect()
+    analysis.main_metrics().map(|at| of_subjects(analysis, at)).collect()
 }
 
 /// One metric, a line for each arm.
@@ -155,7 +153,7 @@ fn own(judged: &Judged, arm: usize) -> String {
 }
 
 /// What the ratios and signs in tables of several metrics or subjects mean.
-pub const LEGEND: &str =
+const LEGEND: &str =
     "Ratios are to the first column, and their signs are verdicts: ▼ less, ▲ more, no sign: no difference shown.\n";
 
 /// Explains these tables: the ratios, and the control if they show it.

@@ -4,10 +4,10 @@
 use anyhow::Result;
 
 use super::figures::Figures;
-use super::probing::{Blocks, FASTER, LESS, Measured, dots, dots_of_first, forms, nanoseconds, of_parts, part};
+use super::probing::{Blocks, Measured, dots, dots_of_first, forms, nanoseconds, of_parts, part};
 use super::{Claim, Experiment, Outcome, Part, Setting};
 use crate::analysis::Analysis;
-use crate::metric::Metric;
+use crate::metric::{FASTER, LESS, Metric};
 use crate::parameters::Parameters;
 use crate::report::Figure;
 use crate::table::factor;
@@ -49,25 +49,16 @@ const NOTICED: f64 = 0.97;
 
 const MORE: [&str; 2] = ["fewer", "more"];
 
-const OPERATIONS: Metric =
-    Metric { name: "operations_per_s", unit: "1", title: "operations per second", words: MORE, resolution: 1.0 };
-const SYNCHRONIZE: Metric =
-    Metric { name: "synchronize_ms", unit: "ms", title: "synchronize", words: FASTER, resolution: 1e-5 };
-const PERIODS: Metric =
-    Metric { name: "grace_periods_per_s", unit: "1", title: "grace periods per second", words: MORE, resolution: 1e-5 };
+const OPERATIONS: Metric = Metric::new("operations_per_s", "1", "operations per second", MORE, 1.0);
+const SYNCHRONIZE: Metric = Metric::new("synchronize_ms", "ms", "synchronize", FASTER, 1e-5);
+const PERIODS: Metric = Metric::new("grace_periods_per_s", "1", "grace periods per second", MORE, 1e-5);
 const CALLBACKS: Metric =
     Metric { name: "callbacks_per_grace_period", title: "objects freed per grace period", ..PERIODS };
-const REFILLS: Metric = Metric {
-    name: "depot_refills_per_operation",
-    unit: "1",
-    title: "refills from the depot per operation",
-    words: LESS,
-    resolution: 1e-5,
-};
+const REFILLS: Metric =
+    Metric::new("depot_refills_per_operation", "1", "refills from the depot per operation", LESS, 1e-5);
 const CONTENDED: Metric =
     Metric { name: "depot_contended_per_operation", title: "contended locks of the depot per operation", ..REFILLS };
-const PEAK: Metric =
-    Metric { name: "peak_waiting_bytes", unit: "1", title: "peak of waiting bytes", words: LESS, resolution: 1.0 };
+const PEAK: Metric = Metric::new("peak_waiting_bytes", "1", "peak of waiting bytes", LESS, 1.0);
 const CHECKPOINT: Metric = nanoseconds("checkpoint_ns", "one checkpoint");
 const LONGEST: Metric = Metric { name: "longest_grace_period_ms", title: "longest grace period", ..SYNCHRONIZE };
 

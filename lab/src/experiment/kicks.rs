@@ -4,11 +4,11 @@
 use anyhow::Result;
 
 use super::figures::Figures;
-use super::probing::{Blocks, FASTER, LESS, Measured, dots, forms, nanoseconds, no_plots, of_parts, part};
+use super::probing::{Blocks, Measured, dots, forms, nanoseconds, no_plots, of_parts, part};
 use super::{Claim, Experiment, Outcome, Part, Setting};
 use crate::arm::Arm;
 use crate::json::Documented;
-use crate::metric::{Metric, for_people};
+use crate::metric::{FASTER, LESS, Metric, for_people};
 use crate::parameters::Parameters;
 use crate::table::factor;
 
@@ -25,11 +25,11 @@ const DOCUMENTS_GROUPS: f64 = 10_000.0;
 /// A simulated run is long, and the next one the same.
 const BLOCKS: Blocks = Blocks::of(7, 30).simulated(5, 7);
 
-const KICKS: Metric = Metric { name: "kicks", unit: "1", title: "kicks", words: LESS, resolution: 1.0 };
+const KICKS: Metric = Metric::new("kicks", "1", "kicks", LESS, 1.0);
 const INTERRUPTS: Metric = Metric { name: "interrupts", title: "interrupts, background subtracted", ..KICKS };
 const BACKGROUND: Metric =
     Metric { name: "interrupts_background", title: "background interrupts", resolution: 0.01, ..KICKS };
-const ELAPSED: Metric = Metric { name: "elapsed_s", unit: "s", title: "time", words: FASTER, resolution: 1e-5 };
+const ELAPSED: Metric = Metric::new("elapsed_s", "s", "time", FASTER, 1e-5);
 const FIRST: Metric = nanoseconds("first_object_ns", "first object, in fresh memory");
 const WARM: Metric = nanoseconds("first_object_warm_ns", "first object, in reused memory");
 const TEARDOWN: Metric = Metric { name: "teardown_s", title: "tear-down", ..ELAPSED };

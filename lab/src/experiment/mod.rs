@@ -362,15 +362,15 @@ mod tests {
 
     #[test]
     fn claim_below_the_detectable_effect_is_left_open() {
-        let compared = |verdict, detectable| Comparison { verdict, detectable, ..example_comparison() };
-        assert_eq!(holds(&compared(Verdict::Less, Some(0.5)), 0.94), Some(true));
-        assert_eq!(holds(&compared(Verdict::More, None), 0.94), Some(false));
-        assert_eq!(holds(&compared(Verdict::NotShown, Some(0.05)), 0.94), Some(false));
-        assert_eq!(holds(&compared(Verdict::NotShown, Some(0.08)), 0.94), None);
-        assert_eq!(holds(&compared(Verdict::NotShown, None), 0.94), None);
-    }
-
-    fn example_comparison() -> Comparison {
-        crate::example::analysis(&[""]).rows[0][0].comparisons[2].unwrap()
+        for (verdict, detectable, expected) in [
+            (Verdict::Less, Some(0.5), Some(true)),
+            (Verdict::More, None, Some(false)),
+            (Verdict::NotShown, Some(0.05), Some(false)),
+            (Verdict::NotShown, Some(0.08), None),
+            (Verdict::NotShown, None, None),
+        ] {
+            let example = crate::example::analysis(&[""]).rows[0][0].comparisons[2].unwrap();
+            assert_eq!(holds(&Comparison { verdict, detectable, ..example }, 0.94), expected);
+        }
     }
 }

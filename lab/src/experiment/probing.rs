@@ -14,15 +14,12 @@ use crate::arm::{Arm, COMMENSAL};
 use crate::blocks::{self, Length, Plan, Subject};
 use crate::json::Documented;
 use crate::machine;
-use crate::metric::Metric;
+use crate::metric::{FASTER, Metric};
 use crate::parameters::Parameters;
 use crate::process::Program;
 use crate::report::plot::{self, Scale};
 use crate::report::{Figure, Plots};
 use crate::sheet::Sheet;
-
-pub const FASTER: [&str; 2] = ["faster", "slower"];
-pub const LESS: [&str; 2] = ["less", "more"];
 
 /// What a part hands back: what it measured, and why not the rest.
 #[derive(Default)]
@@ -145,8 +142,7 @@ impl Blocks {
 }
 
 /// How lines begin that have two threads at once.
-const OF_TWO: [&str; 5] =
-    ["counters shared", "counters others", "counters upgraded 2", "counters called 2", "cache pair 2 "];
+const OF_TWO: [&str; 4] = ["counters shared", "counters others", "counters upgraded 2", "cache pair 2 "];
 
 /// Measures a table: its rows, with what the probe is told for each. Leaves out what needs more CPUs than there are.
 pub fn part(
@@ -199,7 +195,7 @@ pub fn tables(
 
 /// Nanoseconds of something, as the probe prints them.
 pub const fn nanoseconds(name: &'static str, title: &'static str) -> Metric {
-    Metric { name, unit: "ns", title, words: FASTER, resolution: 1e-5 }
+    Metric::new(name, "ns", title, FASTER, 1e-5)
 }
 
 /// No plots.

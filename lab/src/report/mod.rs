@@ -135,31 +135,20 @@ fn figure(figure: &Figure) -> Markup {
 
 /// The plots that every measurement has.
 pub fn usual_plots(analysis: &Analysis) -> Vec<Figure> {
-    if analysis.rows.len() == 1 { one_subject(analysis) } else { many_subjects(analysis) }
-}
-
-fn one_subject(analysis: &Analysis) -> Vec<Figure> {
-    let judged = analysis.rows[0].iter().enumerate();
     let mut plots = Vec::new();
-    for (metric, judged) in judged.filter(|(metric, of)| *metric == 0 || of.metric == crate::metric::PEAK) {
-        plots.extend(plot::intervals(analysis, judged, BASELINE));
-        plots.extend(plot::runs(analysis, 0, metric));
+    let (is_alone, rows) = (analysis.rows.len() == 1, &analysis.measured.rows);
+    for metric in analysis.main_metrics() {
+        if is_alone {
+            plots.extend(plot::intervals(analysis, &analysis.rows[0][metric], BASELINE));
+            plots.extend(plot::runs(analysis, 0, metric));
+        } else {
+            plots.extend(plot::subjects(analysis, metric));
+        }
+    }
+    for (at, row) in rows.iter().enumerate().filter(|_| !is_alone) {
+        plots.extend(plot::runs(analysis, at, 0).map(|figure| Figure { caption: row.name(), ..figure }));
     }
     plots
-}
-
-fn many_subjects(analysis: &Analysis) -> Vec<Figure> {
-    let rows = &analysis.measured.rows;
-    let metrics = &rows[0].metrics;
-    let main = (0..metrics.len()).filter(|&metric| metric == 0 || metrics[metric] == crate::metric::PEAK);
-    let mut figures = Vec::new();
-    for metric in main {
-        figures.extend(plot::subjects(analysis, metric));
-    }
-    for (at, row) in rows.iter().enumerate() {
-        figures.extend(plot::runs(analysis, at, 0).map(|figure| Figure { caption: row.name(), ..figure }));
-    }
-    figures
 }
 
 fn table_of(sheet: &Sheet) -> Markup {

@@ -6,10 +6,10 @@ use super::{DEDICATED, GENERAL, SOURCE};
 use crate::analysis::Analysis;
 use crate::arm::Arm;
 use crate::blocks::{self, Length, Plan, Subject};
-use crate::experiment::probing::{FASTER, Measured, library, tables};
+use crate::experiment::probing::{Measured, library, tables};
 use crate::experiment::{Part, Setting};
 use crate::json::Documented;
-use crate::metric::{CPU, Metric, SYSTEM, WALL};
+use crate::metric::{CPU, FASTER, Metric, SYSTEM, WALL};
 use crate::parameters::Parameters;
 use crate::process::{Program, Run};
 use crate::report;
@@ -17,8 +17,7 @@ use crate::sheet::{Sheet, Side};
 use crate::table;
 
 /// What hackbench prints has three places.
-pub const HACKBENCH: Metric =
-    Metric { name: "hackbench_s", unit: "s", title: "hackbench's time", words: FASTER, resolution: 1e-3 };
+pub const HACKBENCH: Metric = Metric::new("hackbench_s", "s", "hackbench's time", FASTER, 1e-3);
 const METRICS: [Metric; 4] = [HACKBENCH, WALL, CPU, SYSTEM];
 
 const QUICK_BLOCKS: usize = 9;

@@ -5,11 +5,9 @@ use anyhow::Result;
 use super::{DEDICATED, GENERAL, WITH_CONSTRUCTOR};
 use crate::arm::Arm;
 use crate::experiment::Setting;
-use crate::experiment::probing::{
-    Blocks, LESS, Measured, dots_of_first, library, nanoseconds, no_plots, of_parts, part,
-};
+use crate::experiment::probing::{Blocks, Measured, dots_of_first, library, nanoseconds, no_plots, of_parts, part};
 use crate::machine::{MOST_THREADS, Machine};
-use crate::metric::Metric;
+use crate::metric::{LESS, Metric};
 use crate::parameters::Parameters;
 
 const BLOCKS: Blocks = Blocks::of(8, 40);
@@ -19,8 +17,7 @@ const BLOCKS_OF_BYTES: Blocks = Blocks::of(3, 10).on_one_cpu();
 pub const POP_PUSH: Metric = nanoseconds("pop_push_ns", "allocation and release");
 pub const CONSTRUCTED: Metric = nanoseconds("constructed_ns", "allocation, constructor if needed, release");
 pub const CONSTRUCTOR: Metric = nanoseconds("constructor_ns", "the constructor alone");
-pub const BYTES: Metric =
-    Metric { name: "bytes_per_object", unit: "B", title: "bytes in memory per object", words: LESS, resolution: 0.2 };
+pub const BYTES: Metric = Metric::new("bytes_per_object", "B", "bytes in memory per object", LESS, 0.2);
 
 /// Bytes of an object where a row says nothing of it; and of a context.
 const USUAL_BYTES: u64 = 64;

@@ -15,7 +15,7 @@ mod work;
 
 use anyhow::Result;
 
-use super::probing::{Blocks, LESS, Measured, forms, library, measured, nanoseconds, of_parts, part};
+use super::probing::{Blocks, Measured, forms, library, measured, nanoseconds, of_parts, part};
 use super::{Experiment, LAZY_COUNTERS, Outcome, Part, Setting};
 use crate::parameters::Parameters;
 
@@ -58,7 +58,7 @@ fn measure(setting: &Setting) -> Result<Outcome> {
     let possible = if machine.is_simulated() { SIMULATED_PARTS } else { PARTS.len() };
     let Measured { parts, mut missing } = of_parts(&PARTS[..possible], setting, |part| part(setting))?;
     if machine.is_simulated() {
-        missing.push("Not simulated: starts of programs, and calls of the C library.".to_owned());
+        missing.push("Not simulated: starts of programs.".to_owned());
     }
     let remarks = claims::remarks(&parts, machine).into_iter().chain(missing).collect();
     Ok(Outcome::of(setting, EXPLANATION, claims::claims(&parts), remarks, parts))
@@ -74,7 +74,7 @@ The object is modelled on the kernel's mm_struct: it has four counters and two o
 One thread sets up the memory of N possible CPUs, so this is measured here. How CPUs disturb each other is not.
 Part c: \"checked\" is a plain word behind a test of another word, the least that a counter with a state does. \"per-cpu\" has \
 its cells from the start. \"told\" is lazy, and the caller says whether it owns the counter. Sixteen counters lie apart or side \
-by side, since some processors write two words of a line at once. C functions are called in a library, one for each arm.
+by side, since some processors write two words of a line at once.
 Parts a to d: a time is the best of several rounds, in a new process for each arm and block. Bytes are counted: the object, \
 and for each block a header line and (2 + rows) × its width, with a row for each CPU that is laid out or touched.";
 

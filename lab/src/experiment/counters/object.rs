@@ -4,13 +4,13 @@
 use anyhow::Result;
 
 use super::{
-    Blocks, CPUS, EAGER, FORMS, LAZY, LAZY_AND_CACHED, LESS, MAIN_CPUS, Measured, UPDATES, USUAL_UPDATES, at_cpus,
-    forms, nanoseconds, part, with_updates,
+    Blocks, CPUS, EAGER, FORMS, LAZY, LAZY_AND_CACHED, MAIN_CPUS, Measured, UPDATES, USUAL_UPDATES, at_cpus, forms,
+    nanoseconds, part, with_updates,
 };
 use crate::analysis::{Analysis, CONTROL};
 use crate::experiment::{LAZY_COUNTERS, Setting};
 use crate::json::Documented;
-use crate::metric::Metric;
+use crate::metric::{LESS, Metric};
 use crate::parameters::Parameters;
 use crate::report::Figure;
 use crate::report::plot::{self, Curve, Scale};
@@ -22,8 +22,8 @@ pub const LIFE: [Metric; 5] = [
     nanoseconds("create_destroy_ns", "create, update, destroy"),
     nanoseconds("create_destroy_alive_ns", "the same with 256 alive"),
     Metric { resolution: 0.01, ..nanoseconds("setup_ns", "set-up and tear-down") },
-    Metric { name: "setup_share", unit: "1", title: "their share of the task", words: LESS, resolution: 1e-4 },
-    Metric { name: "bytes_per_object", unit: "B", title: "bytes written for them", words: LESS, resolution: 1.0 },
+    Metric::new("setup_share", "1", "their share of the task", LESS, 1e-4),
+    Metric::new("bytes_per_object", "B", "bytes written for them", LESS, 1.0),
 ];
 const SETUP: usize = 2;
 const SHARE: usize = 3;

@@ -1,11 +1,9 @@
-//! Part c: one update, of a counter that the thread owns, of another's, and of an upgraded one; through a call of the library's C function;
-//! and what finding out whose it is costs.
+//! Part c: one update, of a counter that the thread owns, of another's, and of an upgraded one; and what finding out whose it is
+//! costs.
 
-use std::fs;
+use anyhow::Result;
 
-use anyhow::{Context, Result};
-
-use super::{ATOMIC, Blocks, CHECKED, LAZY, Measured, PER_CPU, PLAIN, TOLD, forms, library, nanoseconds, part};
+use super::{ATOMIC, Blocks, CHECKED, LAZY, Measured, PER_CPU, PLAIN, TOLD, forms, nanoseconds, part};
 use crate::arm::Arm;
 use crate::experiment::Setting;
 use crate::experiment::probing::{dots_of_first, of_parts};
@@ -13,10 +11,6 @@ use crate::metric::Metric;
 use crate::parameters::Parameters;
 
 const BLOCKS: Blocks = Blocks::of(8, 60).on_one_cpu();
-
-/// Libraries whose counters are words, which are called as the real one's are.
-const PLAIN_WORDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libplain.so"));
-const ATOMIC_WORDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libatomic.so"));
 
 /// One table: its rows, with what the probe is told for each, and its arms, the baseline first.
 struct Group {
@@ -66,46 +60,9 @@ fn groups() -> [Group; 4] {
     ]
 }
 
-/// What programs in C do; its arms are others than those of the same name in Rust. None without the library.
-fn called_groups(setting: &Setting) -> Result<Option<[Group; 2]>> {
-    let Some(library) = library(setting).filter(|_| !setting.machine.is_simulated()) else { return Ok(None) };
-    let words = |name: &str, bytes| {
-        let file = setting.scratch.path().join(format!("lib{name}.so"));
-        fs::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
-        anyhow::Ok(Arm::preloading(name, file))
-    };
-    let (plain, atomic, lazy) =
-        (words(PLAIN, PLAIN_WORDS)?, words(ATOMIC, ATOMIC_WORDS)?, Arm::preloading(LAZY, library));
-    let in_c = || parameter("interface", "C");
-    let owner = Group {
-        title: "c. One update by the owner, through a call of a C function",
-        metric: nanoseconds("called_owner_add_ns", "update by the owner, through a call"),
-        rows: vec![(in_c(), "called own")],
-        arms: vec![plain, atomic.clone(), lazy.clone()],
-    };
-    let upgraded = Group {
-        title: "c. One update of an upgraded counter, through a call of a C function",
-        metric: nanoseconds("called_upgraded_add_ns", "update of an upgraded counter, through a call"),
-        rows: vec![(in_c().with("threads", 1), "called 1"), (in_c().with("threads", 2), "called 2")],
-        arms: vec![atomic, lazy],
-    };
-    Ok(Some([owner, upgraded]))
-}
-
 pub fn measure(setting: &Setting) -> Result<Measured> {
-    let groups = groups().into_iter().chain(called_groups(setting)?.into_iter().flatten());
-    of_parts(groups, setting, |Group { title, metric, rows, arms }| {
+    of_parts(groups(), setting, |Group { title, metric, rows, arms }| {
         let rows = rows.into_iter().map(|(parameters, words)| (parameters, format!("counters {words}")));
         part(setting, title, rows, &[metric], &arms, BLOCKS, dots_of_first)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn plain_and_atomic_words_differ() {
-        assert_ne!(PLAIN_WORDS, ATOMIC_WORDS);
-    }
 }

@@ -45,6 +45,11 @@ impl Judge<'_> {
         self.figures.median(metric.name, &row.parameters(), arm)
     }
 
+    /// A metric of one arm, and of another.
+    fn both(&self, metric: &Metric, one: (Row, &str), other: (Row, &str)) -> Option<(f64, f64)> {
+        self.of(metric, one.0, one.1).zip(self.of(metric, other.0, other.1))
+    }
+
     /// A claim with what was found. Two threads do not tell what many CPUs do.
     fn claim(&self, claim: String, document: String, found: Option<Found>, is_of_many: bool) -> Claim {
         let (found, holds) = found.map(|Found(text, figure, holds)| ((text, figure), holds)).unzip();
@@ -75,7 +80,7 @@ impl Judge<'_> {
 
     fn fewer(&self, column: usize) -> Claim {
         let (row, asked) = (Row::usual(column, true), COLUMNS[column].fewer);
-        let found = self.of(&CONTENDED, row, ALIGNED).zip(self.of(&CONTENDED, row, GRID));
+        let found = self.both(&CONTENDED, (row, ALIGNED), (row, GRID));
         let found = found.filter(|(aligned, grid)| *aligned > 0.0 || *grid > 0.0).map(|(aligned, grid)| {
             let times = aligned / grid;
             Found(format!("{} × ({} → {})", three(times), three(aligned), three(grid)), times, aligned >= asked * grid)
@@ -95,9 +100,8 @@ impl Judge<'_> {
 
     fn rate(&self) -> Claim {
         let row = Row::usual(0, false);
-        let found = self.of(&DRAINS, row, POSTED).zip(self.of(&DRAINS, row, ALIGNED));
-        let found = found.map(|(posted, aligned)| posted / aligned);
-        let found = found.map(|rate| Found(factor(rate), rate, (rate / POSTED_RATE - 1.0).abs() < 0.02));
+        let rate = self.both(&DRAINS, (row, POSTED), (row, ALIGNED)).map(|(posted, aligned)| posted / aligned);
+        let found = rate.map(|rate| Found(factor(rate), rate, (rate / POSTED_RATE - 1.0).abs() < 0.02));
         let claim = "posted: run rate over one run per CPU and interval".to_owned();
         let document = format!("{} × (within 2 % agrees)", factor(POSTED_RATE));
         self.of_document(self.claim(claim, document, found, false))
@@ -106,9 +110,8 @@ impl Judge<'_> {
     /// An arm that runs less often also waits less, so the rates must be equal.
     fn equal_rate(&self, column: usize) -> Claim {
         let row = Row::usual(column, true);
-        let found = self.of(&DRAINS, row, GRID).zip(self.of(&DRAINS, row, ALIGNED));
-        let found = found.map(|(grid, aligned)| grid / aligned);
-        let found = found.map(|rate| Found(factor(rate), rate, (rate - 1.0).abs() < SAME_RATE));
+        let rate = self.both(&DRAINS, (row, GRID), (row, ALIGNED)).map(|(grid, aligned)| grid / aligned);
+        let found = rate.map(|rate| Found(factor(rate), rate, (rate - 1.0).abs() < SAME_RATE));
         let claim = format!("{}, at equal run rate: run rate, grid over aligned", COLUMNS[column].words);
         self.claim(claim, format!("{GOAL}1 × (within 1 % agrees)"), found, false)
     }
@@ -130,11 +133,15 @@ impl Judge<'_> {
 
     /// Contentions of one over those of another, which agree above a ratio.
     fn more(&self, [claim, document]: [&str; 2], one: (Row, &str), other: (Row, &str), least: f64) -> Claim {
-        let found = self.of(&CONTENDED, one.0, one.1).zip(self.of(&CONTENDED, other.0, other.1));
-        let found = found.filter(|(one, other)| *one > 0.0 || *other > 0.0).map(|(one, other)| {
-            let times = one / other;
-            Found(format!("{} × ({} against {})", three(times), three(one), three(other)), times, one > least * other)
-        });
+        let found =
+            self.both(&CONTENDED, one, other).filter(|(one, other)| *one > 0.0 || *other > 0.0).map(|(one, other)| {
+                let times = one / other;
+                Found(
+                    format!("{} × ({} against {})", three(times), three(one), three(other)),
+                    times,
+                    one > least * other,
+                )
+            });
         self.claim(claim.to_owned(), format!("{document} (above {least} × agrees)"), found, true)
     }
 }

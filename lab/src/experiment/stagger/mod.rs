@@ -5,11 +5,11 @@ mod claims;
 
 use anyhow::Result;
 
-use super::probing::{self, Blocks, LESS, Measured, asked, forms, no_plots, of_parts, tables};
+use super::probing::{self, Blocks, Measured, asked, forms, no_plots, of_parts, tables};
 use super::{Experiment, Outcome, Setting};
 use crate::json::Documented;
 use crate::machine::Machine;
-use crate::metric::Metric;
+use crate::metric::{LESS, Metric};
 use crate::parameters::Parameters;
 use crate::report::Figure;
 use crate::report::plot::{self, Turn};
@@ -96,10 +96,8 @@ const SHOWN: f64 = 3.0;
 const BLOCKS: Blocks = Blocks::of(3, 15).simulated(10, 30).seeds();
 const SWEPT_BLOCKS: Blocks = Blocks::of(3, 10).seeds();
 
-const CONTENDED: Metric =
-    Metric { name: "contended", unit: "1", title: "drains' holds that waited", words: LESS, resolution: 1.0 };
-const TOTAL: Metric =
-    Metric { name: "total_wait_ms", unit: "ms", title: "total wait, ms", words: LESS, resolution: 1e-5 };
+const CONTENDED: Metric = Metric::new("contended", "1", "drains' holds that waited", LESS, 1.0);
+const TOTAL: Metric = Metric::new("total_wait_ms", "ms", "total wait, ms", LESS, 1e-5);
 const MAX: Metric = Metric { name: "max_wait_ms", title: "longest wait, ms", ..TOTAL };
 const AVERAGE: Metric = Metric { name: "avg_wait_us", unit: "us", title: "average wait, µs", ..TOTAL };
 const DRAINS: Metric =
