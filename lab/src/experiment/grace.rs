@@ -22,9 +22,9 @@ const ARMS: [&str; 4] = [COUNTED, FLAGGED, KICKED, NONE];
 const SOURCE: &str = "an article on RCU and cond_resched() (J. Corbet, LWN, 2014)";
 
 /// A simulated run takes long, and each run gives the same figures.
-const BLOCKS: Blocks = Blocks::of(5, 20).simulated(1, 1);
+const BLOCKS: Blocks = Blocks { simulated: Some((1, 1)), ..Blocks::of(5, 20) };
 /// A run takes half a second and hardly varies.
-const HELD_BLOCKS: Blocks = Blocks::of(3, 7).simulated(1, 1);
+const HELD_BLOCKS: Blocks = Blocks { simulated: Some((1, 1)), ..Blocks::of(3, 7) };
 
 /// Checkpoints after which readers report: in the kernel, and in an experiment.
 const OFTEN: u64 = 256;

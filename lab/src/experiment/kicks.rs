@@ -23,7 +23,7 @@ const AFTER: f64 = 101.0;
 const DOCUMENTS_GROUPS: f64 = 10_000.0;
 
 /// A simulated run is long, and the next one the same.
-const BLOCKS: Blocks = Blocks::of(7, 30).simulated(5, 7);
+const BLOCKS: Blocks = Blocks { simulated: Some((5, 7)), ..Blocks::of(7, 30) };
 
 const KICKS: Metric = Metric::new("kicks", "1", "kicks", LESS, 1.0);
 const INTERRUPTS: Metric = Metric { name: "interrupts", title: "interrupts, background subtracted", ..KICKS };

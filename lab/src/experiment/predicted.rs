@@ -95,15 +95,14 @@ pub fn held(experiment: &Experiment, setting: &Setting, claims: &[Claim]) -> Res
     };
     let corners = [LEAST, MOST].map(corner).into_iter().collect::<Result<Vec<_>>>()?;
     let one = |prediction: Prediction| {
-        let find =
-            |claims: &[Claim]| claims.iter().find(|claim| claim.claim == prediction.claim).map(|claim| claim.figure);
+        let find = |claims: &[Claim]| claims.iter().find(|claim| claim.claim == prediction.claim)?.figure;
         let claim = claims.iter().find(|claim| claim.claim == prediction.claim);
-        let document = claim.map(|claim| claim.says().to_owned());
-        let document = document.with_context(|| format!("predicted of no claim: {:?}", prediction.claim))?;
-        let all = [claims].into_iter().chain(corners.iter().map(Vec::as_slice)).filter_map(|claims| find(claims)?);
-        let band =
-            all.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], figure| [low.min(figure), high.max(figure)]);
-        let found = find(claims).flatten().map(|figure| (figure, band));
+        let claim = claim.with_context(|| format!("predicted of no claim: {:?}", prediction.claim))?;
+        let all = corners.iter().filter_map(|claims| find(claims)).chain(claim.figure);
+        let widen = |[low, high]: [f64; 2], figure: f64| [low.min(figure), high.max(figure)];
+        let band = all.fold([f64::INFINITY, f64::NEG_INFINITY], widen);
+        let found = claim.figure.map(|figure| (figure, band));
+        let document = claim.says().to_owned();
         Ok(Predicted { prediction, document, profile: profile.clone(), cpus, found })
     };
     all.into_iter().map(one).collect()

@@ -111,33 +111,23 @@ fn figures(printed: &str) -> Option<Vec<f64>> {
     printed.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
-/// How a part is measured: in how many blocks when it must be quick, and else, and on a simulated machine if that is not the same.
+/// How a part is measured.
 #[derive(Clone, Copy)]
 pub struct Blocks {
-    quick: usize,
-    usual: usize,
-    simulated: Option<(usize, usize)>,
-    is_on_one_cpu: bool,
-    are_seeds: bool,
+    pub quick: usize,
+    pub usual: usize,
+    /// On a simulated machine, if that is not the same: when it must be quick, and else.
+    pub simulated: Option<(usize, usize)>,
+    /// Whether all runs are on one CPU, unless the probe has two threads.
+    pub are_on_one_cpu: bool,
+    /// Whether each block is a seed, the same for all arms.
+    pub are_seeds: bool,
 }
 
 impl Blocks {
+    /// So many when it must be quick, and else.
     pub const fn of(quick: usize, usual: usize) -> Self {
-        Blocks { quick, usual, simulated: None, is_on_one_cpu: false, are_seeds: false }
-    }
-
-    pub const fn simulated(self, quick: usize, usual: usize) -> Self {
-        Blocks { simulated: Some((quick, usual)), ..self }
-    }
-
-    /// All runs are on one CPU, unless the probe has two threads.
-    pub const fn on_one_cpu(self) -> Self {
-        Blocks { is_on_one_cpu: true, ..self }
-    }
-
-    /// Each block is a seed, the same for all arms.
-    pub const fn seeds(self) -> Self {
-        Blocks { are_seeds: true, ..self }
+        Blocks { quick, usual, simulated: None, are_on_one_cpu: false, are_seeds: false }
     }
 }
 
@@ -151,7 +141,7 @@ pub fn part(
 ) -> Result<Measured> {
     let mut rows: Vec<_> = rows.into_iter().collect();
     let is_of_two = |line: &str| OF_TWO.iter().any(|start| line.starts_with(start));
-    let is_alone = blocks.is_on_one_cpu && !rows.iter().any(|(_, line)| is_of_two(line));
+    let is_alone = blocks.are_on_one_cpu && !rows.iter().any(|(_, line)| is_of_two(line));
     rows.retain(|(_, line)| setting.machine.cpus > 1 || !is_of_two(line));
     if rows.is_empty() {
         let missing = vec![format!("Not measured, because this machine has one CPU: {title}.")];

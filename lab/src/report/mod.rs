@@ -200,10 +200,6 @@ mod tests {
             let foreign = |colour: &&&str| !colour.starts_with("var(--") && **colour != "none";
             assert_eq!(colours.iter().find(foreign), None);
         }
-    }
-
-    #[test]
-    fn plot_colours_are_all_in_the_style() {
         for arm in 0..plot::ARM_COLOURS {
             assert_eq!(STYLE.matches(&format!("--arm{arm}:")).count(), 2, "by day and by night");
         }

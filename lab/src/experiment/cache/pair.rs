@@ -12,7 +12,7 @@ use crate::parameters::Parameters;
 
 const BLOCKS: Blocks = Blocks::of(8, 40);
 /// What is in memory hardly varies.
-const BLOCKS_OF_BYTES: Blocks = Blocks::of(3, 10).on_one_cpu();
+const BLOCKS_OF_BYTES: Blocks = Blocks { are_on_one_cpu: true, ..Blocks::of(3, 10) };
 
 pub const POP_PUSH: Metric = nanoseconds("pop_push_ns", "allocation and release");
 pub const CONSTRUCTED: Metric = nanoseconds("constructed_ns", "allocation, constructor if needed, release");
@@ -68,7 +68,7 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     let one = [alone()].into_iter().chain(of_threads(1)).collect();
     let construct = vec![(Parameters::default(), "cache construct".to_owned())];
     let bytes = SIZES.map(|bytes| (Parameters::default().with("bytes", bytes), format!("cache bytes {bytes}")));
-    let blocks = BLOCKS.on_one_cpu();
+    let blocks = Blocks { are_on_one_cpu: true, ..BLOCKS };
     let of_one = "b. One allocation and one release by one thread, by calls of the library";
     let of_two = "b. One allocation and one release by each of two threads, by calls of the library";
     let of_constructor = "b. The same with a constructor worth keeping";

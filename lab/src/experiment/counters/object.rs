@@ -15,7 +15,7 @@ use crate::parameters::Parameters;
 use crate::report::Figure;
 use crate::report::plot::{self, Curve, Scale};
 
-const BLOCKS: Blocks = Blocks::of(8, 40).on_one_cpu();
+const BLOCKS: Blocks = Blocks { are_on_one_cpu: true, ..Blocks::of(8, 40) };
 
 /// In the order in which the probe prints them.
 pub const LIFE: [Metric; 5] = [

@@ -10,7 +10,7 @@ use crate::experiment::probing::{dots_of_first, of_parts};
 use crate::metric::Metric;
 use crate::parameters::Parameters;
 
-const BLOCKS: Blocks = Blocks::of(8, 60).on_one_cpu();
+const BLOCKS: Blocks = Blocks { are_on_one_cpu: true, ..Blocks::of(8, 60) };
 
 /// One table: its rows, with what the probe is told for each, and its arms, the baseline first.
 struct Group {

@@ -93,8 +93,8 @@ const SWEPT: [f64; 4] = [0.25, 0.5, 2.0, 4.0];
 const SHOWN: f64 = 3.0;
 
 /// A block is a seed, the same for all arms.
-const BLOCKS: Blocks = Blocks::of(3, 15).simulated(10, 30).seeds();
-const SWEPT_BLOCKS: Blocks = Blocks::of(3, 10).seeds();
+const BLOCKS: Blocks = Blocks { simulated: Some((10, 30)), are_seeds: true, ..Blocks::of(3, 15) };
+const SWEPT_BLOCKS: Blocks = Blocks { are_seeds: true, ..Blocks::of(3, 10) };
 
 const CONTENDED: Metric = Metric::new("contended", "1", "drains' holds that waited", LESS, 1.0);
 const TOTAL: Metric = Metric::new("total_wait_ms", "ms", "total wait, ms", LESS, 1e-5);
