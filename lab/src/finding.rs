@@ -109,13 +109,13 @@ impl Witness {
         if let Some(End::Exited(status)) = self.expected.filter(|end| *end != End::Exited(0)) {
             let what =
                 format!("ends with exit status {status} also under the baseline; its runs were measured all the same");
-            findings.push(self.of_all_arms(what));
+            findings.push(Finding { row: self.row.clone(), what, ..Finding::default() });
         }
         for (stream, name) in STREAMS.iter().enumerate() {
             if self.prints_the_same && !self.is_steady(stream) {
                 let what =
                     format!("prints something else on {name} in each run, even under one arm; it was not compared");
-                findings.push(self.of_all_arms(what));
+                findings.push(Finding { row: self.row.clone(), what, ..Finding::default() });
             }
         }
         findings.sort_by_key(|finding| !finding.is_fault);
@@ -165,11 +165,6 @@ impl Witness {
         seen.sort_unstable();
         seen.dedup();
         seen.len() <= 1
-    }
-
-    /// Something to know, of no arm.
-    fn of_all_arms(&self, what: String) -> Finding {
-        Finding { row: self.row.clone(), what, ..Finding::default() }
     }
 
     fn finding(&self, arm: usize, what: String, detail: String, is_fault: bool) -> Finding {

@@ -1,9 +1,7 @@
 //! What a preloaded malloc costs a program that does nothing: start `/bin/true` on one CPU, wait for its end, and repeat.
 //!
 //! It is part e of the counters experiment with other arms: nothing preloaded, an empty library (the loader's own work), ours,
-//! and each installed peer. The document compares two kernels. One sets up per-CPU counters for each new process, the other
-//! waits for a second thread. An allocator that sets up arenas for all CPUs at start corresponds to the first, ours to the
-//! second.
+//! and each installed peer.
 
 use anyhow::{Context, Result};
 
@@ -76,7 +74,7 @@ fn measure(setting: &Setting) -> Result<Outcome> {
         Documented::of([peer, COMMENSAL], &CPU, Parameters::default(), (LAZY_COUNTERS, figure, value))
     });
     let Measured { parts, .. } = Measured::from(part).documented(documents);
-    Ok(Outcome::of(setting, &explanation(), claims, Vec::new(), parts))
+    Ok(Outcome::of(setting, EXPLANATION, claims, Vec::new(), parts))
 }
 
 /// What any library costs comes first.
@@ -88,16 +86,13 @@ fn sheets(analysis: &Analysis) -> Vec<Sheet> {
     over_empty.into_iter().chain(table::usual(analysis)).collect()
 }
 
-fn explanation() -> String {
-    format!(
-        "Each run starts {PROGRAM} {STARTS} times on one CPU, with an empty environment. The arm \"{EMPTY}\" shows the cost of \
-         preloading any library.\n\
-         The document compares two kernels: one sets up per-CPU counters for each new process, the other waits for a second \
-         thread. An allocator that sets up arenas for all CPUs at start corresponds to the first, Commensal to the second.\n\
-         The document reports system time. Here it is processor time, because the kernel separates user and system time by \
-         sampling, and such a short process is rarely sampled."
-    )
-}
+const EXPLANATION: &str = "\
+Each run starts /bin/true 20 times on one CPU, with an empty environment. The arm \"empty library\" shows the cost of preloading \
+any library.
+The document compares two kernels: one sets up per-CPU counters for each new process, the other waits for a second thread. An \
+allocator that sets up arenas for all CPUs at start corresponds to the first, Commensal to the second.
+The document reports system time. Here it is processor time, because the kernel separates user and system time by sampling, and \
+such a short process is rarely sampled.";
 
 /// Starts of the program, and what is read off them.
 pub(super) fn subject() -> Subject {
