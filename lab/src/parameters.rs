@@ -91,10 +91,4 @@ mod tests {
         assert_eq!(serde_json::to_string(&of_life).unwrap(), r#"{"possible_cpus":256,"updates":64}"#);
         assert_eq!((of_life.number("possible_cpus"), of_life.number("threads")), (Some(256), None));
     }
-
-    #[test]
-    fn means_are_of_programs() {
-        assert!(Parameters::of_workload("store").are_workload() && Parameters::default().are_workload());
-        assert!(!Parameters::of_workload("make").with("possible_cpus", 2).are_workload());
-    }
 }

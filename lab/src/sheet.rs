@@ -29,9 +29,7 @@ impl Sheet {
     pub fn add(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
-}
 
-impl Sheet {
     /// As text of at most so many columns: long cells are wrapped.
     pub fn within(&self, columns: u16) -> String {
         let mut table = self.table();

@@ -127,8 +127,6 @@ pub enum Scale {
     Powers(&'static str),
     /// Logarithms of these numbers, with a line at each.
     At(Vec<f64>),
-    /// Parts of a whole.
-    Percent,
     /// Values in a unit.
     In(&'static str),
     /// Numbers as they are.
@@ -258,7 +256,6 @@ impl Axis {
         let margin = (high - low).max(high.abs() * 0.01) * MARGIN;
         let (low, high) = match axis.scale {
             Scale::Powers(_) => (low.floor(), high.ceil().max(low.floor() + 1.0)),
-            Scale::Percent => (0.0, high.max(0.01)),
             _ => (low - margin, high + margin),
         };
         (low.is_finite() && high.is_finite()).then_some(Self { low, high, ..axis })
@@ -298,7 +295,6 @@ impl Axis {
                 powers.map(|value| (value, for_people(value, unit))).collect()
             }
             Scale::At(values) => values.iter().map(|value| (*value, format!("{value:.0}"))).collect(),
-            Scale::Percent => steps.map(|value| (value, format!("{:.0} %", value * 100.0))).collect(),
             Scale::In(unit) => steps.map(|value| (value, for_people(value, unit))).collect(),
             Scale::Plain => steps.map(|value| (value, format!("{value:.places$}"))).collect(),
             Scale::Rows(names) => names.iter().enumerate().map(|(row, name)| (middle(row), name.clone())).collect(),
@@ -409,7 +405,7 @@ mod tests {
         let svg = curves("set-up", &of, [at(), Scale::Powers("ns")]).unwrap().svg;
         has(&svg, &["set-up", ">2<", ">80<", ">512<", ">10 ns<", ">1 µs<", "arm 3", "var(--arm0)", "var(--arm3)"]);
         assert!(svg.contains("role=\"img\"") && !svg.contains(" width="), "it is as wide as the page lets it");
-        assert!(curves("nothing", &[curve(0, &[])], [at(), Scale::Percent]).is_none());
+        assert!(curves("nothing", &[curve(0, &[])], [at(), Scale::Plain]).is_none());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use super::{
     Blocks, CPUS, EAGER, FORMS, LAZY, LAZY_AND_CACHED, MAIN_CPUS, Measured, UPDATES, USUAL_UPDATES, at_cpus, forms,
     nanoseconds, part, with_updates,
 };
-use crate::analysis::{Analysis, CONTROL};
+use crate::analysis::{Analysis, CONTROL, Judged};
+use crate::blocks::Row;
 use crate::experiment::{LAZY_COUNTERS, Setting};
 use crate::json::Documented;
 use crate::metric::{LESS, Metric};
@@ -26,7 +27,6 @@ pub const LIFE: [Metric; 5] = [
     Metric::new("bytes_per_object", "B", "bytes written for them", LESS, 1.0),
 ];
 const SETUP: usize = 2;
-const SHARE: usize = 3;
 
 /// Numbers of CPUs with the usual updates, then numbers of updates at the main number of CPUs.
 fn rows_of_life() -> impl Iterator<Item = (u64, u64)> {
@@ -42,8 +42,7 @@ pub fn life(setting: &Setting) -> Result<Measured> {
 }
 
 fn plots_of_life(analysis: &Analysis) -> Vec<Figure> {
-    let by_cpus = by_cpus(analysis, SETUP, "set-up and tear-down, by possible CPUs");
-    by_cpus.into_iter().chain(by_updates(analysis, SHARE, "their share at 256, by updates")).collect()
+    by_cpus(analysis, SETUP, "set-up and tear-down, by possible CPUs").into_iter().collect()
 }
 
 const UPGRADE: Metric = nanoseconds("upgrade_ns", "upgrade");
@@ -101,43 +100,24 @@ pub fn look(setting: &Setting) -> Result<Measured> {
     part(setting, title, rows_of_look(), &LOOK, &forms([EAGER, LAZY_AND_CACHED]), BLOCKS, plots)
 }
 
-/// One metric in nanoseconds over possible CPUs, where nothing else varies; both axes have logarithms.
+/// One metric in nanoseconds over possible CPUs, where nothing else varies, with a curve for each arm but the control; both axes have
+/// logarithms.
 fn by_cpus(analysis: &Analysis, metric: usize, title: &str) -> Option<Figure> {
     let at = |parameters: &Parameters| {
         let is_usual = ["updates", "touched_slots"].iter().all(|name| parameters.number(name).is_none());
         parameters.number("possible_cpus").filter(|_| is_usual)
     };
-    curves(analysis, metric, title, at, [marks(CPUS), Scale::Powers("ns")])
-}
-
-/// A share over the updates in a task, at the main number of CPUs.
-fn by_updates(analysis: &Analysis, metric: usize, title: &str) -> Option<Figure> {
-    let at = |parameters: &Parameters| {
-        let is_main = parameters.number("possible_cpus") == Some(MAIN_CPUS);
-        is_main.then(|| parameters.number("updates").unwrap_or(USUAL_UPDATES))
+    let rows = || analysis.measured.rows.iter().zip(&analysis.rows);
+    let points = |arm: usize| {
+        let point = |(row, judged): (&Row, &Vec<Judged>)| {
+            Some((at(&row.parameters)? as f64, judged[metric].medians[arm]?.value))
+        };
+        rows().filter_map(point).collect()
     };
-    curves(analysis, metric, title, at, [marks(UPDATES), Scale::Percent])
-}
-
-fn marks<const N: usize>(numbers: [u64; N]) -> Scale {
-    Scale::At(numbers.map(|number| number as f64).into())
-}
-
-/// A curve for each arm but the control: its medians, at what a row says of the axis.
-fn curves(
-    analysis: &Analysis, metric: usize, title: &str, at: impl Fn(&Parameters) -> Option<u64>, axes: [Scale; 2],
-) -> Option<Figure> {
     let arms = analysis.measured.arms.iter().enumerate().filter(|(arm, _)| *arm != CONTROL);
-    let of_arm = |arm: usize| {
-        let rows = analysis.measured.rows.iter().zip(&analysis.rows);
-        let points =
-            rows.filter_map(|(row, judged)| Some((at(&row.parameters)? as f64, judged[metric].medians[arm]?.value)));
-        let mut points: Vec<(f64, f64)> = points.collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        points
-    };
-    let curves = arms.map(|(arm, described)| Curve { arm, name: described.name.clone(), points: of_arm(arm) });
-    plot::curves(title, &curves.collect::<Vec<_>>(), axes)
+    let curves = arms.map(|(arm, described)| Curve { arm, name: described.name.clone(), points: points(arm) });
+    let marks = Scale::At(CPUS.map(|cpus| cpus as f64).into());
+    plot::curves(title, &curves.collect::<Vec<_>>(), [marks, Scale::Powers("ns")])
 }
 
 #[cfg(test)]
@@ -149,9 +129,8 @@ mod tests {
     #[test]
     fn curve_goes_through_each_number_once_where_nothing_else_varies() {
         let part = example(&LIFE, rows_of_life().map(|(cpus, updates)| with_updates(cpus, updates)));
-        let dots: Vec<usize> = plots_of_life(&part.analysis).iter().map(|plot| count_of_dots(&plot.svg)).collect();
-        // Five forms at five numbers of CPUs and at four of updates, and five in the key; none for the control.
-        assert_eq!(dots, [5 * 5 + 5, 5 * 4 + 5]);
+        // Five forms at five numbers of CPUs, and five in the key; none for the control.
+        assert_eq!(count_of_dots(&plots_of_life(&part.analysis)[0].svg), 5 * 5 + 5);
         let part = example(&LOOK, rows_of_look().map(|(parameters, _)| parameters));
         assert_eq!(count_of_dots(&by_cpus(&part.analysis, SUM, "sum").unwrap().svg), 5 * 5 + 5);
     }
