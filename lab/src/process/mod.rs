@@ -1,8 +1,7 @@
 //! Runs one program to its end and says what it cost.
 //!
-//! The programs are started by the starter (`starter`), a process of 40 kB, since a program's peak memory counts from what its
-//! parent had. Between the two readings of the clock there is vfork, execve and wait4 and nothing else: no shell, no thread of
-//! ours, no pipe to be read; what the program prints goes into memory that is looked at later.
+//! A small process starts the programs (`starter`). Between the two readings of the clock there is vfork, execve and wait4 and nothing
+//! else: no shell, no thread of ours, no pipe to be read; what the program prints goes into memory that is looked at later.
 
 #[path = "../../starter/protocol.rs"]
 mod protocol;

@@ -2,7 +2,7 @@
 
 use super::{
     AHEAD, ALIGNED, COLUMNS, CONTENDED, CPUS, DRAINS, GRID, LONGEST, MAX, POSTED, POSTED_PERIOD, POSTED_RATE, Row,
-    SHORTEST, SINGLE_EVENT_MS, SWEPT, Size, TOTAL, Waits, ZERO, of_columns,
+    SHORTEST, SINGLE_EVENT_MS, SWEPT, Size, WAITS, ZERO, of_columns,
 };
 use crate::experiment::figures::Figures;
 use crate::experiment::{Claim, GOAL, Part};
@@ -64,9 +64,8 @@ impl Judge<'_> {
     }
 
     /// A column's figures, fitted or predicted.
-    fn waits(&self, column: usize, arm: &str, (what, waits): (&str, Waits)) -> Vec<Claim> {
+    fn waits(&self, column: usize, arm: &str, (what, waits): (&str, [f64; 3])) -> Vec<Claim> {
         let row = Row::usual(column, false);
-        let of = [(CONTENDED, waits.contended), (TOTAL, waits.total_ms), (MAX, waits.max_ms)];
         let claim = |(metric, documented): (Metric, f64)| {
             let found = self.of(&metric, row, arm);
             let found = found.map(|found| Found(against(found, documented), found, is_near(found, documented)));
@@ -75,7 +74,7 @@ impl Judge<'_> {
             let document = format!("{} (within a factor of {NEAR} agrees)", three(documented));
             self.of_document(self.claim(claim, document, found, true))
         };
-        of.map(claim).into()
+        WAITS.into_iter().zip(waits).map(claim).collect()
     }
 
     fn fewer(&self, column: usize) -> Claim {

@@ -28,20 +28,13 @@ const CPUS: u64 = 72;
 const POSTED_PERIOD: f64 = 1.986;
 const POSTED_RATE: f64 = 0.697;
 
-/// What perf said of the lock: how often it was waited for, and milliseconds.
-#[derive(Clone, Copy)]
-struct Waits {
-    contended: f64,
-    total_ms: f64,
-    max_ms: f64,
-}
-
 /// A column of the document's table, and what is fitted to its first figures.
 struct Column {
     name: &'static str,
     words: &'static str,
-    before: Waits,
-    after: Waits,
+    /// What perf said of the lock: [`WAITS`].
+    before: [f64; 3],
+    after: [f64; 3],
     /// Times fewer contentions that are asked of the grid.
     fewer: f64,
     /// How long a batch holds the lock.
@@ -70,16 +63,16 @@ const COLUMNS: [Column; 2] = [
     Column {
         name: "kasan",
         words: "with KASAN",
-        before: Waits { contended: 872.0, total_ms: 199.43, max_ms: SINGLE_EVENT_MS },
-        after: Waits { contended: 117.0, total_ms: 80.76, max_ms: 4.19 },
+        before: [872.0, 199.43, SINGLE_EVENT_MS],
+        after: [117.0, 80.76, 4.19],
         fewer: 7.5,
         hold_ns: 12_338,
     },
     Column {
         name: "without",
         words: "without KASAN",
-        before: Waits { contended: 240.0, total_ms: 34.01, max_ms: 1.35 },
-        after: Waits { contended: 133.0, total_ms: 24.61, max_ms: 0.965 },
+        before: [240.0, 34.01, 1.35],
+        after: [133.0, 24.61, 0.965],
         fewer: 1.8,
         hold_ns: 1_834,
     },
@@ -110,6 +103,9 @@ const STRANDED: Metric = Metric { name: "stranded_pages", title: "most pages str
 const AHEAD: Metric = Metric { name: "ahead_max", title: "most holds of upkeep ahead of a CPU", ..CONTENDED };
 const OF_LOAD: Metric = Metric { name: "load_contended", title: "the load's holds that waited", ..CONTENDED };
 const MISSED: Metric = Metric { name: "missed", title: "missed turns", ..CONTENDED };
+
+/// How often the lock was waited for, and how long.
+const WAITS: [Metric; 3] = [CONTENDED, TOTAL, MAX];
 
 /// In the order in which the probe prints them.
 const METRICS: [Metric; 12] =
@@ -285,16 +281,11 @@ fn swept(setting: &Setting) -> Result<Measured> {
 }
 
 /// What perf said after the patch, over what it said before.
-fn documents(column: usize) -> [Documented; 3] {
+fn documents(column: usize) -> impl Iterator<Item = Documented> {
     let Column { words, before, after, .. } = &COLUMNS[column];
-    let ratios = [
-        (CONTENDED, after.contended / before.contended),
-        (TOTAL, after.total_ms / before.total_ms),
-        (MAX, after.max_ms / before.max_ms),
-    ];
-    ratios.map(|(metric, value)| {
-        let said = (SOURCE, format!("{} {words}, after over before", metric.title), value);
-        Documented::of([ALIGNED, POSTED], &metric, Row::usual(column, false).parameters(), said)
+    WAITS.iter().zip(after.iter().zip(before)).map(move |(metric, (after, before))| {
+        let said = (SOURCE, format!("{} {words}, after over before", metric.title), after / before);
+        Documented::of([ALIGNED, POSTED], metric, Row::usual(column, false).parameters(), said)
     })
 }
 
