@@ -65,22 +65,27 @@ pub fn measure(setting: &Setting) -> Result<Measured> {
     let mut constructed = arms.clone();
     constructed.insert(2, ours(WITH_CONSTRUCTOR, "constructed"));
 
-    let one = [alone()].into_iter().chain(of_threads(1)).collect();
-    let construct = vec![(Parameters::default(), "cache construct".to_owned())];
     let bytes = SIZES.map(|bytes| (Parameters::default().with("bytes", bytes), format!("cache bytes {bytes}")));
     let blocks = Blocks { are_on_one_cpu: true, ..BLOCKS };
-    let of_one = "b. One allocation and one release by one thread, by calls of the library";
-    let of_two = "b. One allocation and one release by each of two threads, by calls of the library";
-    let of_constructor = "b. The same with a constructor worth keeping";
-    let of_bytes = "b. Memory per object, including metadata";
-    let parts: [(&str, Vec<Row>, &[Metric], &[Arm], Blocks, _); 4] = [
-        (of_one, one, &[POP_PUSH], &arms, blocks, dots_of_first as fn(&_) -> _),
-        (of_two, of_threads(2).into(), &[POP_PUSH], &arms, blocks, dots_of_first),
-        (of_constructor, construct, &[CONSTRUCTED, CONSTRUCTOR], &constructed, blocks, dots_of_first),
-        (of_bytes, bytes.into(), &[BYTES], &arms, BLOCKS_OF_BYTES, no_plots),
-    ];
-    of_parts(parts, setting, |(title, rows, metrics, arms, blocks, plots)| {
-        part(setting, title, rows, metrics, arms, blocks, plots)
+    let pairs = |title: &str, rows: Vec<Row>| part(setting, title, rows, &[POP_PUSH], &arms, blocks, dots_of_first);
+    of_parts(0..4, setting, |number| match number {
+        0 => {
+            let title = "b. One allocation and one release by one thread, by calls of the library";
+            pairs(title, [alone()].into_iter().chain(of_threads(1)).collect())
+        }
+        1 => {
+            let title = "b. One allocation and one release by each of two threads, by calls of the library";
+            pairs(title, of_threads(2).into())
+        }
+        2 => {
+            let (title, metrics) = ("b. The same with a constructor worth keeping", [CONSTRUCTED, CONSTRUCTOR]);
+            let row = (Parameters::default(), "cache construct".to_owned());
+            part(setting, title, [row], &metrics, &constructed, blocks, dots_of_first)
+        }
+        _ => {
+            let title = "b. Memory per object, including metadata";
+            part(setting, title, bytes.clone(), &[BYTES], &arms, BLOCKS_OF_BYTES, no_plots)
+        }
     })
 }
 
