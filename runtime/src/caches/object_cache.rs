@@ -197,7 +197,8 @@ impl ObjectCache {
         unsafe { heap().end(self.cache()) }
     }
 
-    pub(crate) fn object_bytes(&self) -> usize {
+    /// The bytes of an object, as rounded up.
+    pub fn object_bytes(&self) -> usize {
         self.state.home().bytes
     }
 
