@@ -197,7 +197,7 @@ impl ObjectCache {
         unsafe { heap().end(self.cache()) }
     }
 
-    /// The bytes of an object, as rounded up.
+    /// Bytes that the program asked for.
     pub fn object_bytes(&self) -> usize {
         self.state.home().bytes
     }

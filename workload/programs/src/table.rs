@@ -2,7 +2,7 @@
 
 use crate::frame::Scale;
 use crate::kernels::{lifetimes, processes, threads};
-use crate::probes::{pair, placed, swing};
+use crate::probes::{pair, peak, placed, swing};
 
 /// One kernel.
 pub struct Kernel {
@@ -85,6 +85,14 @@ peaks and ends. Prints a checksum; for malloc, first writes and free the nanosec
 and 99.99 % of the calls did not exceed, and the longest; last a line `memory`: the bytes held at the
 peak, those that stay, and those resident two intervals after the peak.",
         run: swing::run,
+    },
+    Probe {
+        name: "peak",
+        arguments: peak::ARGUMENTS,
+        about: "\
+Two threads allocate MIB (default 64), free all but one block in 64, and sleep for SECONDS (default 3).
+Prints the kB of the blocks that stay, and the kB of anonymous memory that are resident then.",
+        run: peak::run,
     },
 ];
 

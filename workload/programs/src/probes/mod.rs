@@ -1,6 +1,7 @@
 //! The probes: each measures one thing and prints figures instead of a checksum. They are no part of the suite.
 
 pub mod pair;
+pub mod peak;
 pub mod placed;
 pub mod swing;
 
