@@ -9,6 +9,7 @@ use commensal::heap;
 use commensal::heap::{locks, report};
 use commensal::rcu;
 use commensal::rcu::qsbr::{KickableReader, Policy, set_policy};
+use core::array;
 use core::hint::black_box;
 use core::ptr::null_mut;
 use machine::clock::now_ns;
@@ -66,55 +67,27 @@ pub struct Arm {
     pub threshold: u32,
     /// Milliseconds after which they are told to.
     pub till_qs_ms: u32,
-    /// Objects that wait in a slot before it asks for a grace period.
-    pub lazy_limit: u32,
-    /// Whether what has waited goes back to the slot where it was deferred.
-    pub hands_back: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Size {
-    /// Threads that open and close files.
-    pub threads: u32,
-    /// What an operation takes besides, for names and permissions.
-    pub work_ns: u64,
-    /// Operations of a task: after it, a thread is surely in no section, and goes offline for once, whatever the policy.
-    pub task: u64,
 }
 
 impl Arm {
     fn begin(self) -> Option<()> {
         rcu::set_knob("till_qs_ms", self.till_qs_ms).ok()?;
-        rcu::set_knob("lazy_limit", self.lazy_limit).ok()?;
-        rcu::set_knob("hand_back", self.hands_back.into()).ok()?;
         set_policy(self.reports.policy(self.threshold)).ok()
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Files {
-    /// What `synchronize` took, in the mean.
-    pub synchronize_ns: f64,
-    /// Operations of all threads in a second.
-    pub operations_per_s: f64,
-    /// Grace periods that were over in a second.
-    pub grace_periods_per_s: f64,
-    /// Objects that waited for each.
-    pub callbacks_per_grace_period: f64,
-    /// How often an array of a slot ran out, for each operation.
-    pub refills_per_operation: f64,
-    /// How often a lock of the depot was not free, for each operation.
-    pub contended_per_operation: f64,
-    /// The most bytes that waited.
-    pub peak_bytes: f64,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct HoldOut {
-    /// How long the grace period took that was asked for in the loop.
-    pub grace_period_ns: u64,
-    /// The most bytes that waited.
-    pub peak_bytes: f64,
+/// What threads do that open and close files.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub threads: u32,
+    /// What an operation takes besides, for names and permissions.
+    pub work_ns: u64,
+    /// Operations of a task: after it, a thread is surely in no section, and goes offline for once, whatever the policy.
+    pub task: u64,
+    /// Objects that wait in a slot before it asks for a grace period.
+    pub lazy_limit: u32,
+    /// Whether what has waited goes back to the slot where it was deferred.
+    pub hands_back: bool,
 }
 
 words! {
@@ -136,10 +109,6 @@ struct Desk {
     /// Its file, if it is open.
     file: AtomicPtr<u64>,
     operations: AtomicU64,
-}
-
-fn operations(desks: &[Desk]) -> u64 {
-    desks.iter().map(|desk| desk.operations.load(Ordering::Relaxed)).sum()
 }
 
 fn open_and_close(own: &Desk, other: &Desk, reader: &KickableReader) -> Option<()> {
@@ -186,53 +155,28 @@ fn work(
     Some(())
 }
 
-#[derive(Clone, Copy)]
-struct Moment {
-    at_ns: u64,
-    operations: u64,
-    grace_periods: u64,
-    refills: u64,
-    contended: u64,
-}
-
-impl Moment {
-    fn now(desks: &[Desk]) -> Option<Self> {
-        let mut refills = 0;
-        report::for_each_class(|class| {
-            if class.object_bytes == size_class::size(size_class::class_for(BYTES)) as u64 {
-                refills = class.refills;
-            }
-        });
-        let (_, shards) = locks::classes().next()?;
-        Some(Moment {
-            at_ns: now_ns(),
-            operations: operations(desks),
-            grace_periods: rcu::grace_periods(),
-            refills,
-            contended: shards.report().waited.contended,
-        })
-    }
-
-    fn until(self, end: Self, (waits, waited_ns): (u64, u64)) -> Files {
-        let per = |count: u64, of: u64| count as f64 / of.max(1) as f64;
-        let seconds = (end.at_ns - self.at_ns) as f64 / 1e9;
-        let operations = end.operations - self.operations;
-        let grace_periods = end.grace_periods - self.grace_periods;
-        Files {
-            synchronize_ns: per(waited_ns, waits),
-            operations_per_s: operations as f64 / seconds,
-            grace_periods_per_s: grace_periods as f64 / seconds,
-            callbacks_per_grace_period: per(operations, grace_periods),
-            refills_per_operation: per(end.refills - self.refills, operations),
-            contended_per_operation: per(end.contended - self.contended, operations),
-            peak_bytes: rcu::waiting().most_bytes as f64,
+/// So far: operations, grace periods, how often an array of files ran out, and how often a lock of the depot was not free.
+fn counts(desks: &[Desk]) -> Option<[u64; 4]> {
+    let operations = desks.iter().map(|desk| desk.operations.load(Ordering::Relaxed)).sum();
+    let bytes = size_class::size(size_class::class_for(BYTES)) as u64;
+    let mut refills = 0;
+    report::for_each_class(|class| {
+        if class.object_bytes == bytes {
+            refills = class.refills;
         }
-    }
+    });
+    let (_, shards) = locks::classes().next()?;
+    Some([operations, rcu::grace_periods(), refills, shards.report().waited.contended])
 }
 
 /// So many threads open and close files, and one waits for readers now and then. None: no memory, or a policy was refused.
-pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<Files> {
+///
+/// Operations of all threads in a second, milliseconds of a wait in the mean, grace periods in a second, objects for each of them; for each
+/// operation how often an array ran out and how often a lock of the depot was not free; and the most bytes that waited.
+pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<[f64; 7]> {
     arm.begin()?;
+    rcu::set_knob("lazy_limit", size.lazy_limit).ok()?;
+    rcu::set_knob("hand_back", size.hands_back.into()).ok()?;
     let count = size.threads;
     let desks = Array::of(count as usize, |_| Desk::default())?;
     let (over, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -249,15 +193,21 @@ pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<Files> {
         {
             threads.busy(LOOK_NS);
         }
-        let watched = Moment::now(&desks).and_then(|begin| {
-            let (mut waits, mut waited_ns) = (0, 0);
-            while now_ns() - begin.at_ns < DURATION_NS {
+        let watched = counts(&desks).and_then(|before| {
+            let (begin, mut waits, mut waited_ns) = (now_ns(), 0, 0);
+            while now_ns() - begin < DURATION_NS {
                 let start = now_ns();
                 rcu::synchronize();
                 (waits, waited_ns) = (waits + 1, waited_ns + now_ns() - start);
                 threads.busy(REST_NS);
             }
-            Some(begin.until(Moment::now(&desks)?, (waits, waited_ns)))
+            let (after, seconds) = (counts(&desks)?, (now_ns() - begin) as f64 / 1e9);
+            let [operations, periods, refills, contended] = array::from_fn(|at| (after[at] - before[at]) as f64);
+            let wait_ms = waited_ns as f64 / f64::from(waits) / 1e6;
+            let batch = operations / periods.max(1.0);
+            let [refills, contended] = [refills, contended].map(|count| count / operations.max(1.0));
+            let peak = rcu::waiting().most_bytes as f64;
+            Some([operations / seconds, wait_ms, periods / seconds, batch, refills, contended, peak])
         });
         over.store(true, Ordering::Relaxed);
         // SAFETY: this thread alone uses it before all have ended.
@@ -267,11 +217,14 @@ pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<Files> {
     outcome.into_inner().filter(|_| !has_failed.into_inner())
 }
 
-/// One thread loops for so long, or but for [`Loop::Retires`] until the grace period is over, and holds up a grace period that another one asks for. None: no memory, or a policy was refused.
-pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> Option<HoldOut> {
+/// One thread loops for so long, or but for [`Loop::Retires`] until the grace period is over, and holds up a grace period that another one asks for.
+/// None: no memory, or a policy was refused.
+///
+/// Milliseconds of the grace period, and the most bytes that waited.
+pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> Option<[f64; 2]> {
     arm.begin()?;
     let [begun, is_over, has_failed] = [const { AtomicBool::new(false) }; 3];
-    let outcome = Outcome::new();
+    let took_ns = AtomicU64::new(0);
     threads.run(2, &|number| {
         if number == 1 {
             while !begun.load(Ordering::Acquire) {
@@ -281,8 +234,7 @@ pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> O
             while !rcu::is_over(cookie) && !has_failed.load(Ordering::Relaxed) {
                 threads.busy(LOOK_NS);
             }
-            // SAFETY: this thread alone uses it before all have ended.
-            unsafe { *outcome.place() = Some(now_ns() - start) };
+            took_ns.store(now_ns() - start, Ordering::Relaxed);
             return is_over.store(true, Ordering::Relaxed);
         }
         let Ok(mut reader) = KickableReader::register() else {
@@ -307,8 +259,7 @@ pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> O
     });
     let peak_bytes = rcu::waiting().most_bytes as f64;
     rcu::barrier();
-    let grace_period_ns = outcome.into_inner().filter(|_| !has_failed.into_inner())?;
-    Some(HoldOut { grace_period_ns, peak_bytes })
+    (!has_failed.into_inner()).then_some([took_ns.into_inner() as f64 / 1e6, peak_bytes])
 }
 
 /// Nanoseconds of one checkpoint of a thread that nobody waits for. None: no memory, or a policy was refused.

@@ -20,14 +20,21 @@ macro_rules! words {
             $($(#[$says])* $value,)+
         }
 
-        impl $name {
-            pub const ALL: [$name; [$($word),+].len()] = [$($name::$value),+];
+        impl core::str::FromStr for $name {
+            /// The words that there are.
+            type Err = &'static [&'static str];
 
-            pub const fn word(self) -> &'static str {
-                match self {
-                    $($name::$value => $word,)+
+            fn from_str(word: &str) -> Result<Self, Self::Err> {
+                match word {
+                    $($word => Ok($name::$value),)+
+                    _ => Err(&[$($word),+]),
                 }
             }
+        }
+
+        #[cfg(test)]
+        impl $name {
+            pub const ALL: [$name; [$($word),+].len()] = [$($name::$value),+];
         }
     };
 }

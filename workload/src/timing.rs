@@ -134,13 +134,4 @@ mod tests {
         assert!(calls > LEAST_ROUNDS);
         assert_eq!(floor_ns(|_| None), None);
     }
-
-    #[test]
-    fn bodies_run_in_their_order() {
-        let (mut long, mut short) = (std::vec::Vec::new(), std::vec::Vec::new());
-        sixteen_times!(|at| long.push(at));
-        eight_times!(|at| short.push(at));
-        assert_eq!(long, (0..16).collect::<std::vec::Vec<_>>());
-        assert_eq!(short, (0..8).collect::<std::vec::Vec<_>>());
-    }
 }

@@ -1,69 +1,57 @@
-//! `commensal workload counters|cache|kicks|grace|primitives|sections|stagger|increments WHAT …`: one arm of one row of an experiment of the lab, in a process of its own.
+//! `commensal workload counters|cache|kicks|grace|primitives|sections|stagger|increments WHAT …`: one arm of one row of an experiment of the lab, in a
+//! process of its own.
 //!
 //! Here are the threads and the printing; what is done is in the package `workload`, which has neither. The probe is run before the command
 //! line is parsed, as the bundled programs are, which know nothing of the runtime and so cannot have it. A line on standard output
-//! has the figures. `simulated CPUS` before the words has them measured on a simulated machine with so many CPUs, whose costs `@PROFILE` behind their number
-//! names. `stagger fit` finds the load of one experiment again; `increments` are what published curves measured, simulated.
+//! has the figures. `simulated CPUS` before the words has them measured on a simulated machine with so many CPUs, whose costs `@PROFILE` behind
+//! their number names. `increments` are what published curves measured, simulated.
 
-mod fit;
 mod host;
 mod simulated;
 
 use std::process::ExitCode;
 
 use host::Host;
-use host::figures::measure;
+use host::figures::{measure, number};
 use lab::profile::{Operation, Profile};
+use simulated::costs;
 
 /// The probes by name.
-const NAMES: [&str; 8] = ["counters", "cache", "kicks", "grace", "primitives", "sections", STAGGER, INCREMENTS];
-/// The one whose load can be fitted.
-const STAGGER: &str = "stagger";
+const NAMES: [&str; 8] = ["counters", "cache", "kicks", "grace", "primitives", "sections", "stagger", INCREMENTS];
 /// The one that is always simulated.
 const INCREMENTS: &str = "increments";
 const SIMULATED: &str = "simulated";
-/// As many as a simulated machine can have.
-const MOST_CPUS: usize = 1024;
 
 /// The probe of this name, where bundled programs have theirs.
 pub fn find(name: &str) -> Option<&'static str> {
     NAMES.into_iter().find(|probe| *probe == name)
 }
 
-/// How many CPUs a simulated machine is to have.
-fn cpus_of(word: &str) -> Result<usize, String> {
-    let cpus = word.parse().ok().filter(|cpus| (1..=MOST_CPUS).contains(cpus));
-    cpus.ok_or_else(|| format!("the simulated machine has `{word}` CPUs; expected 1 to {MOST_CPUS}"))
-}
-
 /// Measures what the words say on a simulated machine, `CPUS` or `CPUS@PROFILE`.
 fn on_simulated(machine: &str, probe: &str, words: &[&str]) -> Result<Vec<f64>, String> {
-    match machine.split_once('@') {
-        None => simulated::measured(cpus_of(machine)?, probe, words),
-        Some((cpus, name)) => simulated::measured_at(cpus_of(cpus)?, simulated::costs(&profile(name)?), probe, words),
+    let (cpus, profile) = machine.split_once('@').map_or((machine, None), |(cpus, name)| (cpus, Some(name)));
+    let cpus = number("number of simulated CPUs", cpus, 1..=1024)?;
+    match profile {
+        None => simulated::measured(cpus, probe, words),
+        Some(name) => simulated::measured_at(cpus, costs(&find_profile(name)?), probe, words),
     }
 }
 
-fn profile(name: &str) -> Result<Profile, String> {
+fn find_profile(name: &str) -> Result<Profile, String> {
     Profile::find(name).map_err(|error| format!("{error:#}"))
 }
 
 /// `PROFILE atomic|per-cpu THREADS…`: nanoseconds of an addition of each thread, for each number of threads.
 fn increments(words: &[&str]) -> Result<Vec<f64>, String> {
-    let [name, operation, ref threads @ ..] = *words else {
-        return Err(format!("the arguments are {words:?}; expected PROFILE atomic|per-cpu THREADS…"));
+    let (name, operation, threads) = match *words {
+        [name, "atomic", ref threads @ ..] => (name, Operation::AtomicIncrement, threads),
+        [name, "per-cpu", ref threads @ ..] => (name, Operation::PerCpuIncrement, threads),
+        _ => return Err(format!("the arguments are {words:?}; expected PROFILE atomic|per-cpu THREADS…")),
     };
-    let profile = profile(name)?;
-    let operation = match operation {
-        "atomic" => Operation::AtomicIncrement,
-        "per-cpu" => Operation::PerCpuIncrement,
-        _ => return Err(format!("the operation is `{operation}`; expected atomic or per-cpu")),
-    };
-    let costs = simulated::costs(&profile);
+    let profile = find_profile(name)?;
     let increment = |word: &&str| {
-        let threads = word.parse().ok().filter(|threads| (1..=profile.cpus).contains(threads));
-        let threads = threads.ok_or_else(|| format!("the threads are `{word}`; expected 1 to {}", profile.cpus))?;
-        simulated::increments::increment_ns(profile.cpus, costs, operation, threads as u32)
+        let threads = number("number of threads", word, 1..=profile.cpus)?;
+        simulated::increments::increment_ns(profile.cpus, costs(&profile), operation, threads as u32)
     };
     threads.iter().map(increment).collect()
 }
@@ -75,7 +63,6 @@ pub fn main(probe: &str, words: impl Iterator<Item = String>) -> ExitCode {
     let measured = match words[..] {
         [SIMULATED, machine, ref words @ ..] => on_simulated(machine, probe, words),
         _ if probe == INCREMENTS => increments(&words),
-        ["fit", ref words @ ..] if probe == STAGGER => fit::fitted(words),
         _ => measure(probe, &words, &Host),
     };
     match measured {
@@ -104,49 +91,26 @@ mod tests {
     fn bad_arguments_are_named() {
         for (line, named) in [
             ("counters life 256 8 late", "`late`; expected one of eager, merged, cached, lazy, lazy-and-cached"),
-            ("counters life 0 8 lazy", "`0`; expected 1 to 1024"),
-            ("counters life 1025 8 lazy", "`1025`"),
+            ("counters life 1025 8 lazy", "`1025`; expected 1 to 1024"),
             ("counters life 8 9 lazy", "`9`; expected a multiple of 8"),
-            ("counters upgrade 8 eager", "`eager`; expected one of lazy, lazy-and-cached"),
-            ("counters own 2 lazy", "`2`; expected one of one, apart, in-set"),
+            ("counters upgrade 8 eager", "upgrade CPUS lazy|lazy-and-cached"),
             ("counters upgraded 0 lazy", "`0`; expected 1 to 1023"),
             ("counters upgraded 1023 lazy", "1023 threads at once need as many CPUs"),
-            ("counters called many", "`many`; expected 1 to 1023"),
             ("counters called own", "has to be preloaded"),
             ("counters others plain", "a plain word was shared"),
-            ("counters dinner", "dinner"),
-            ("counters", "[]"),
             ("cache pair none 64 malloc", "`none`; expected 1 to 1023"),
-            ("primitives", "expected the name of a primitive"),
-            ("primitives lunch", "`lunch`; expected one of clock, pause"),
-            ("sections", "expected THREADS"),
-            ("sections 0", "`0`; expected 1 to 1023"),
-            ("cache pair solo 0 malloc", "`0`; expected 1 to 32768"),
-            ("cache bytes 4 general", "`4`; expected at least 8"),
-            ("cache pair solo 64 cache", "has to be preloaded"),
+            ("cache bytes 4 general", "`4`; expected 8 to 32768"),
             ("cache construct dinner", "`dinner`; expected one of malloc"),
+            ("primitives", "expected the name of a primitive"),
+            ("sections", "expected THREADS"),
             ("kicks groups 0 0 kick-on-create", "`0`; expected 1 to"),
-            ("kicks groups 1 0 never", "`never`; expected one of kick-on-create, kick-on-replace-only"),
-            ("kicks replace 1 x", "`x`; expected 0 to"),
             ("kicks", "expected groups GROUPS"),
             ("grace files 1 500 10 256 1 1 2 none", "`2`; expected 0 to 1"),
-            ("grace files 0 500 10 256 1 1 1 none", "`0`; expected 1 to 1023"),
-            ("grace files 1 x 10 256 1 1 1 none", "`x`; expected 0 to"),
             ("grace hold waits 5 256 1 none", "`waits`; expected one of checks, retires, always"),
-            ("grace checkpoint 256 often", "`often`; expected one of counted, flagged, kicked, none"),
             ("grace", "expected files THREADS"),
-            (
-                "stagger run 72 2 20000 4 20000 1 1 0 0 0 zero all 1 late",
-                "`late`; expected one of aligned, skew, posted",
-            ),
-            ("stagger run 72 2 20000 4 20000 1 1 0 0 0 soon all 1 grid", "`soon`; expected one of zero, grid"),
-            ("stagger run 72 2 20000 4 20000 1 1 0 0 0 zero odd 1 grid", "`odd`; expected one of all, even"),
             ("stagger run 72 2 20000 4 20000 1 1 0 100 0 zero all 1 grid", "`100`; expected 0 to 99"),
             ("stagger run 72 37 20000 4 20000 1 1 0 0 0 zero even 1 grid", "`37`; expected 1 to 36"),
-            ("stagger run 72 2 0 4 20000 1 1 0 0 0 zero all 1 grid", "`0`; expected 1 to"),
-            ("stagger run 72 2 20000 4 20000 1 1 0 0 2 zero all 1 grid", "`2`; expected 0 to 1"),
-            ("stagger run 72 2 20000 4 grid", "1 arguments more"),
-            ("stagger", "expected run or drains"),
+            ("stagger run 72 2 20000 4 grid", "expected run or drains"),
         ] {
             let why = said(line).expect_err("they are wrong");
             assert!(why.contains(named) && !why.contains('\n'), "{line}: {why}");
@@ -168,24 +132,6 @@ mod tests {
     }
 
     #[test]
-    fn fit_words_that_are_wrong_are_named() {
-        for (line, named) in [
-            ("72 12 1000000 300000 872 199430", "for each column CONTENDED"),
-            ("72 12 1000000 300000", "for each column CONTENDED"),
-            ("72 12 1000000 300000 872 -1 35760", "for each column CONTENDED"),
-            ("many 12 1000000 300000 872 199430 35760", "`many` CPUs; expected 1 to 1024"),
-            ("0 12 1000000 300000 872 199430 35760", "`0` CPUs; expected 1 to 1024"),
-            ("2000 12 1000000 300000 872 199430 35760", "`2000` CPUs; expected 1 to 1024"),
-            ("72 12 1000000 never 872 199430 35760", "`never`; expected 0 to"),
-            ("72", "expected fit CPUS"),
-        ] {
-            let words: Vec<&str> = line.split(' ').collect();
-            let why = fit::fitted(&words).expect_err("they are wrong");
-            assert!(why.contains(named) && !why.contains('\n'), "{line}: {why}");
-        }
-    }
-
-    #[test]
     fn probe_prints_as_many_figures_as_it_has() {
         for (line, figures) in [
             ("counters life 8 64 eager", 5),
@@ -203,6 +149,7 @@ mod tests {
             ("grace checkpoint 256 counted", 1),
             ("primitives clock", 1),
             ("sections 1", 2),
+            ("sections 2", 2),
             ("stagger run 8 1 2000 4 2000 1000 1000 0 50 1 grid even 1 posted", 12),
         ] {
             let measured = said(line).unwrap_or_else(|why| panic!("{line}: {why}"));

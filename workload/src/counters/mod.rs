@@ -9,13 +9,22 @@
 //! | lazy | none until a second thread shares it, then as merged | prepares for all CPUs |
 //! | lazy and cached | none until then, then as cached | keeps ready blocks |
 //!
-//! | file | what is measured |
-//! |---|---|
-//! | `object` | nothing: the forms as types, and how many bytes each touches |
-//! | `life` | create, update, destroy; reading and summing |
-//! | `shared` | the same with a second thread, and the upgrade alone |
-//! | `update` | one update, against plain and atomic words |
-//! | `word` | nothing: these words and counters, as types |
+//! `object` has the forms as types, `word` the words and counters that `update` compares.
+
+/// Calls a function of the type that stands for a form.
+macro_rules! with_form {
+    ($form:expr, $function:ident($($argument:expr),*)) => {
+        match $form {
+            $crate::counters::Form::Eager => $function::<$crate::counters::Separate>($($argument),*),
+            $crate::counters::Form::Merged | $crate::counters::Form::Cached => {
+                $function::<$crate::counters::Together>($($argument),*)
+            }
+            $crate::counters::Form::Lazy | $crate::counters::Form::LazyAndCached => {
+                $function::<$crate::counters::Waiting>($($argument),*)
+            }
+        }
+    };
+}
 
 mod life;
 mod object;
@@ -24,12 +33,12 @@ mod update;
 mod word;
 
 use commensal::percpu::{Area, Preparation};
+use object::{Separate, Together, Waiting};
 
-pub use life::{Life, Look, life, look};
-pub use object::{COUNTERS, Object, Separate, Together, Waiting};
+pub use life::{life, look};
 pub use shared::{shared_ns, upgrade_ns};
 pub use update::{Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns};
-pub use word::{AddFunction, CalledWords, Calls, ShareFunction, SumFunction};
+pub use word::{AddFunction, Calls, ShareFunction, SumFunction};
 
 words! {
     /// How an object has its per-CPU members.
@@ -47,28 +56,14 @@ words! {
     }
 }
 
-pub trait Visit {
-    type Out;
-
-    fn with<O: Object>(self) -> Self::Out;
-}
-
 impl Form {
-    /// The area that its blocks come from, with rows for so many CPUs. None: no address space.
-    pub fn area(self, cpus: usize) -> Option<&'static Area> {
+    /// Measures with the area that its blocks come from, with rows for so many CPUs. None: no address space, or a block did not come back.
+    fn in_area<T>(self, cpus: usize, work: impl FnOnce(&'static Area) -> Option<T>) -> Option<T> {
         let preparation = match self {
             Form::Eager | Form::Merged | Form::Lazy => Preparation::ForAll { cpus },
             Form::Cached | Form::LazyAndCached => Preparation::OnReturn,
         };
-        Area::new(cpus, preparation)
-    }
-
-    /// Does something with the type that stands for the form.
-    pub fn visit<V: Visit>(self, visit: V) -> V::Out {
-        match self {
-            Form::Eager => visit.with::<Separate>(),
-            Form::Merged | Form::Cached => visit.with::<Together>(),
-            Form::Lazy | Form::LazyAndCached => visit.with::<Waiting>(),
-        }
+        let area = Area::new(cpus, preparation)?;
+        work(area).filter(|_| area.in_use() == 0)
     }
 }

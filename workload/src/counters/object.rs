@@ -7,7 +7,7 @@ use commensal::counter::{CounterSet, DEFAULT_RANGE, PerCpuSet};
 use commensal::percpu::{Area, CELL};
 use core::cell::Cell;
 
-pub const COUNTERS: usize = 4;
+pub(super) const COUNTERS: usize = 4;
 const OTHERS: usize = 2;
 /// What a row of a block is a multiple of.
 const LINE: usize = 64;
@@ -15,7 +15,7 @@ const LINE: usize = 64;
 const COMMON_ROWS: usize = 2;
 
 /// An object in some form, with blocks from an area that the caller chooses.
-pub trait Object: Sized + Sync {
+pub(super) trait Object: Sized + Sync {
     /// Cells of each of its blocks; a lazy object's once it is upgraded.
     const BLOCKS: &'static [usize];
     /// Whether it has its blocks from the beginning.
@@ -47,7 +47,7 @@ pub trait Object: Sized + Sync {
 ///
 /// The rows are those of all CPUs in an area that prepares for all, else those for which one bit of the touched mask stands: the owner
 /// runs in one slot. The area's own words are left out: all objects share them. None: no memory.
-pub fn bytes_touched<O: Object>(area: &'static Area) -> Option<usize> {
+pub(super) fn bytes_touched<O: Object>(area: &'static Area) -> Option<usize> {
     let block = area.take(CELL, DEFAULT_RANGE)?;
     block.touch(0);
     let rows = block.touched_slots().count();
@@ -79,7 +79,7 @@ macro_rules! counts_in {
 }
 
 /// Each group of members in a block of its own.
-pub struct Separate {
+pub(super) struct Separate {
     counters: PerCpuSet<COUNTERS>,
     _others: [PerCpuSet<1>; OTHERS],
 }
@@ -98,7 +98,7 @@ impl Object for Separate {
 }
 
 /// All members in one block.
-pub struct Together {
+pub(super) struct Together {
     all: PerCpuSet<{ COUNTERS + OTHERS }>,
 }
 
@@ -115,7 +115,7 @@ impl Object for Together {
 }
 
 /// Words for the owner, until somebody shares them.
-pub struct Waiting {
+pub(super) struct Waiting {
     counters: CounterSet<COUNTERS>,
     _others: [Cell<u64>; OTHERS],
 }

@@ -5,7 +5,7 @@
 //! at a time, so that words that lie close together are not compared with counters that do not.
 
 use super::word::{
-    Atomic, Called, Calls, Checked, CheckedSet, IN_TURN, Plain, Row, Spaced, Striped, Told, ToldSet, Word,
+    Atomic, Called, Calls, Checked, CheckedSet, IN_TURN, Plain, Spaced, Striped, Told, Word, add_if_unchanged,
 };
 use crate::Threads;
 use crate::threads::Meeting;
@@ -60,30 +60,34 @@ words! {
 
 /// Nanoseconds of an update by the owner. None: a sum was wrong.
 pub fn add_own_ns(updates: Updates, turns: Turns) -> Option<f64> {
-    fn words<W>(new: impl Fn() -> W) -> [W; IN_TURN] {
-        array::from_fn(|_| new())
-    }
-    match (turns, updates) {
-        (Turns::One, Updates::Plain) => own_ns::<false>(&words(Plain::default)),
-        (Turns::One, Updates::Checked) => own_ns::<false>(&words(Checked::default)),
-        (Turns::One, Updates::Atomic) => own_ns::<false>(&words(Atomic::default)),
-        (Turns::One, Updates::Striped) => own_ns::<false>(&words(Striped::default)),
-        (Turns::Apart | Turns::InSet, Updates::Striped) => own_ns::<true>(&words(Striped::default)),
-        (Turns::One, Updates::PerCpu) => own_ns::<false>(&words(per_cpu)),
-        (Turns::One, Updates::Lazy) => own_ns::<false>(&words(LazyCounter::bound)),
-        (Turns::One, Updates::Told) => own_ns::<false>(&words(told_own)),
-        (Turns::Apart, Updates::Plain) => own_ns::<true>(&words(Spaced::<Plain>::default)),
-        (Turns::Apart, Updates::Atomic) => own_ns::<true>(&words(Spaced::<Atomic>::default)),
-        (Turns::Apart, Updates::Checked) => own_ns::<true>(&words(Checked::default)),
-        (Turns::Apart, Updates::PerCpu) => own_ns::<true>(&words(per_cpu)),
-        (Turns::Apart, Updates::Lazy) => own_ns::<true>(&words(LazyCounter::bound)),
-        (Turns::Apart, Updates::Told) => own_ns::<true>(&words(told_own)),
-        (Turns::InSet, Updates::Plain) => own_ns::<true>(&words(Plain::default)),
-        (Turns::InSet, Updates::Checked) => own_ns::<true>(&CheckedSet::default()),
-        (Turns::InSet, Updates::Atomic) => own_ns::<true>(&words(Atomic::default)),
-        (Turns::InSet, Updates::PerCpu) => own_ns::<true>(&PerCpuSet::<IN_TURN>::new().ok()?),
-        (Turns::InSet, Updates::Lazy) => own_ns::<true>(&CounterSet::<IN_TURN>::bound()),
-        (Turns::InSet, Updates::Told) => own_ns::<true>(&ToldSet(CounterSet::bound())),
+    let is_set = turns == Turns::InSet;
+    match updates {
+        Updates::Plain if is_set => own_ns(turns, Plain::default),
+        Updates::Plain => own_ns(turns, Spaced::<Plain>::default),
+        Updates::Checked if is_set => {
+            let CheckedSet { state, words } = &CheckedSet::default();
+            row_ns(turns, |at| add_if_unchanged(state, &words[at], 1), |at| words[at].sum())
+        }
+        Updates::Checked => own_ns(turns, Checked::default),
+        Updates::Atomic if is_set => own_ns(turns, Atomic::default),
+        Updates::Atomic => own_ns(turns, Spaced::<Atomic>::default),
+        Updates::Striped => own_ns(turns, Striped::default),
+        Updates::PerCpu if is_set => {
+            let set = PerCpuSet::<IN_TURN>::new().ok()?;
+            row_ns(turns, |at| set.add(at, 1), |at| set.sum(at))
+        }
+        Updates::PerCpu => own_ns(turns, per_cpu),
+        Updates::Lazy if is_set => {
+            let set = CounterSet::<IN_TURN>::bound();
+            row_ns(turns, |at| set.add(at, 1), |at| set.sum(at))
+        }
+        Updates::Lazy => own_ns(turns, LazyCounter::bound),
+        Updates::Told if is_set => {
+            let set = CounterSet::<IN_TURN>::bound();
+            // SAFETY: the thread that made it adds.
+            row_ns(turns, |at| unsafe { set.add_local(at, 1) }, |at| set.sum(at))
+        }
+        Updates::Told => own_ns(turns, told_own),
     }
 }
 
@@ -95,23 +99,34 @@ fn told_own() -> Told<true> {
     Told(LazyCounter::bound())
 }
 
-/// `ALL` words of the row in turn, or the first one each time.
-fn own_ns<const ALL: bool>(row: &impl Row) -> Option<f64> {
+fn own_ns<W: Word>(turns: Turns, new: impl Fn() -> W) -> Option<f64> {
+    let words: [W; IN_TURN] = array::from_fn(|_| new());
+    row_ns(turns, |at| words[at].add(1), |at| words[at].sum())
+}
+
+/// [`IN_TURN`] words in turn, or the first one each time.
+fn row_ns(turns: Turns, add: impl Fn(usize), sum: impl Fn(usize) -> i64) -> Option<f64> {
+    fn sixteen_ns<const ALL: bool>(add: impl Fn(usize), done: &mut i64) -> Option<f64> {
+        floor_ns(|tasks| {
+            *done += i64::from(tasks) * IN_TURN as i64;
+            for _ in 0..tasks {
+                let add = black_box(&add);
+                sixteen_times!(|at| add(if ALL { at } else { 0 }));
+            }
+            Some(())
+        })
+    }
     let mut done = 0;
-    let time = floor_ns(|tasks| {
-        done += i64::from(tasks) * IN_TURN as i64;
-        for _ in 0..tasks {
-            let row = black_box(row);
-            sixteen_times!(|at| row.add(if ALL { at } else { 0 }, 1));
-        }
-        Some(())
-    });
-    time.filter(|_| row.sum() == done).map(|time| time / IN_TURN as f64)
+    let time = match turns {
+        Turns::One => sixteen_ns::<false>(add, &mut done),
+        Turns::Apart | Turns::InSet => sixteen_ns::<true>(add, &mut done),
+    };
+    time.filter(|_| (0..IN_TURN).map(sum).sum::<i64>() == done).map(|time| time / IN_TURN as f64)
 }
 
 /// Nanoseconds of an update through a call, by the counter's owner. None: the sum was wrong.
 pub fn add_called_ns(calls: Calls) -> Option<f64> {
-    own_ns::<false>(&[Called::by(calls)])
+    own_ns(Turns::One, || Called::by(calls))
 }
 
 /// Nanoseconds of an update of a counter that another thread owns and that is not upgraded. None for a plain word, to which nobody else
@@ -189,9 +204,7 @@ fn together_ns(word: &impl Word, threads: (u32, &dyn Threads), chunk: u32) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::word::CalledWords;
     use crate::threads::OfStd;
-    use core::ffi::c_int;
 
     /// Each looks at its sums at the end.
     #[test]
@@ -212,40 +225,6 @@ mod tests {
         }
     }
 
-    /// A word that only seems to be atomic counts right as long as the threads run one after the other, as they do on a busy machine.
-    #[test]
-    fn atomic_words_lose_nothing() {
-        assert!((0..500).all(|_| add_upgraded_ns(Updates::Atomic, (2, &OfStd)).is_some()));
-    }
-
-    /// A counter of another kind behind the functions.
-    unsafe extern "C" fn add<const TIMES: i64>(words: *mut CalledWords, amount: i64) {
-        // SAFETY: the caller's words.
-        unsafe { &(*words)[0] }.fetch_add(TIMES * amount, Ordering::Relaxed);
-    }
-
-    unsafe extern "C" fn share(words: *mut CalledWords) -> c_int {
-        // SAFETY: the caller's words.
-        unsafe { &(*words)[1] }.store(1, Ordering::Relaxed);
-        0
-    }
-
-    /// Nothing, if it was not shared.
-    unsafe extern "C" fn sum(words: *const CalledWords) -> i64 {
-        // SAFETY: the caller's words.
-        let words = unsafe { &*words };
-        words[0].load(Ordering::Relaxed) * words[1].load(Ordering::Relaxed)
-    }
-
-    #[test]
-    fn calls_count_right() {
-        let right = Calls { add: add::<1>, share, sum };
-        assert!(add_called_upgraded_ns(right, (2, &OfStd)).is_some_and(|time| time > 0.0), "it is shared, too");
-        assert_eq!(add_called_ns(right), None, "its owner does not share it");
-        let wrong = Calls { add: add::<2>, share, sum };
-        assert_eq!(add_called_upgraded_ns(wrong, (2, &OfStd)), None);
-    }
-
     /// Loses what is added to it.
     struct Lossy;
 
@@ -259,8 +238,7 @@ mod tests {
 
     #[test]
     fn words_that_count_wrong_have_no_figures() {
-        let words = [const { Lossy }; IN_TURN];
-        assert_eq!((own_ns::<false>(&words), own_ns::<true>(&words)), (None, None));
+        assert_eq!(Turns::ALL.map(|turns| own_ns(turns, || Lossy)), [None; 3]);
         assert_eq!((others_ns(|| Lossy, &OfStd), together_ns(&Lossy, (2, &OfStd), CHUNK)), (None, None));
     }
 

@@ -1,12 +1,12 @@
 //! What is added to: plain and atomic words, lazy counters, counters behind C functions; one at a time, or [`IN_TURN`].
 
-use commensal::counter::{CounterSet, LazyCounter, PerCpuSet};
+use commensal::counter::{LazyCounter, PerCpuSet};
 use core::ffi::c_int;
 use machine::sync::{AtomicI64, AtomicU64, Ordering};
 use machine::thread;
 
 /// Counters that are updated in turn, when they are more than one.
-pub const IN_TURN: usize = 16;
+pub(super) const IN_TURN: usize = 16;
 
 /// Counters behind C functions: those of a library, or of one that it is compared with.
 #[derive(Clone, Copy, Debug)]
@@ -99,22 +99,14 @@ pub(super) struct Checked {
 
 #[derive(Default)]
 pub(super) struct CheckedSet {
-    state: AtomicU64,
-    words: [Plain; IN_TURN],
+    pub(super) state: AtomicU64,
+    pub(super) words: [Plain; IN_TURN],
 }
 
 #[inline(always)]
-fn add_if_unchanged(state: &AtomicU64, word: &Plain, amount: i64) {
-    #[cold]
-    #[inline(never)]
-    fn never() {
-        unreachable!("nobody changes the state");
-    }
-    if state.load(Ordering::Relaxed) == 0 {
-        word.add(amount);
-    } else {
-        never();
-    }
+pub(super) fn add_if_unchanged(state: &AtomicU64, word: &Plain, amount: i64) {
+    assert!(state.load(Ordering::Relaxed) == 0, "nobody changes the state");
+    word.add(amount);
 }
 
 impl Word for Checked {
@@ -228,70 +220,5 @@ impl Word for Called {
     fn share(&self) -> Option<()> {
         // SAFETY: as above.
         (unsafe { (self.calls.share)(self.place()) } == 0).then_some(())
-    }
-}
-
-/// Words of one thread.
-pub(super) trait Row {
-    fn add(&self, at: usize, amount: i64);
-    fn sum(&self) -> i64;
-}
-
-impl<W: Word, const COUNT: usize> Row for [W; COUNT] {
-    #[inline(always)]
-    fn add(&self, at: usize, amount: i64) {
-        self[at].add(amount);
-    }
-
-    fn sum(&self) -> i64 {
-        self.iter().map(W::sum).sum()
-    }
-}
-
-impl Row for CheckedSet {
-    #[inline(always)]
-    fn add(&self, at: usize, amount: i64) {
-        add_if_unchanged(&self.state, &self.words[at], amount);
-    }
-
-    fn sum(&self) -> i64 {
-        Row::sum(&self.words)
-    }
-}
-
-impl Row for PerCpuSet<IN_TURN> {
-    #[inline(always)]
-    fn add(&self, at: usize, amount: i64) {
-        PerCpuSet::add(self, at, amount);
-    }
-
-    fn sum(&self) -> i64 {
-        (0..IN_TURN).map(|at| PerCpuSet::sum(self, at)).sum()
-    }
-}
-
-impl Row for CounterSet<IN_TURN> {
-    #[inline(always)]
-    fn add(&self, at: usize, amount: i64) {
-        (**self).add(at, amount);
-    }
-
-    fn sum(&self) -> i64 {
-        (0..IN_TURN).map(|at| (**self).sum(at)).sum()
-    }
-}
-
-/// Added to by its owner, who knows that.
-pub(super) struct ToldSet(pub(super) CounterSet<IN_TURN>);
-
-impl Row for ToldSet {
-    #[inline(always)]
-    fn add(&self, at: usize, amount: i64) {
-        // SAFETY: the thread that made it adds.
-        unsafe { self.0.add_local(at, amount) }
-    }
-
-    fn sum(&self) -> i64 {
-        Row::sum(&self.0)
     }
 }

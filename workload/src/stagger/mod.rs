@@ -8,24 +8,22 @@
 //!
 //! The lock is the machine's own, with its own accounting. What is simulated is what it is held for ([`Load::hold_ns`]), and on a machine with few CPUs
 //! each thread serves several. Only what drains waited for is reported as theirs; what bursts did is reported apart.
-//!
-//! * [`turns`](Turns): who is due when, by each of the ways.
-//! * [`load`](Load): bursts, and page lists.
 
 mod load;
 mod turns;
 
-pub use load::{BATCH, Load};
-pub use turns::{Arm, JIFFIES, Online, Shepherd, Turns, Way};
+pub use load::Load;
+pub use turns::{Arm, Online, Shepherd, Way};
 
 use crate::Threads;
 use crate::shared::Array;
 use core::ops::Range;
-use load::{Chance, Others, Pages};
+use load::{BATCH, Chance, Others, Pages};
 use machine::clock::now_ns;
 use machine::here;
 use machine::sync::{AtomicU64, Contention, Lock, Ordering, Waited};
 use machine::thread;
+use turns::Turns;
 
 /// A batch is gathered, or spread, in so long before or after its hold: 63 pages, each of which lies somewhere else. So whoever waited for a hold has the lock before
 /// the same drain's next one, which the lock alone would not see to.
@@ -52,7 +50,7 @@ pub struct Size {
 /// no memory.
 pub fn stagger(
     arm: Arm, size: Size, (load, seed): (Load, u64), threads: &dyn Threads, mut each: impl FnMut(Mark),
-) -> Option<Figures> {
+) -> Option<[f64; 12]> {
     let online = arm.online.of(size.cpus);
     let cpus = Array::of(online as usize, |rank| Cpu::of(arm, size, load, seed, rank as u32))?;
     let warm_up = WARM_UP * size.interval_ns + Chance::of(seed, 0).below(MORE_WARM_UP * size.interval_ns);
@@ -60,50 +58,39 @@ pub fn stagger(
     let run = Run { zone: Zone::new(), load, start_ns: now_ns(), counts, threads };
     threads.run(size.threads, &|number| run.serve(&cpus, number, size.threads));
     cpus.iter().flat_map(|cpu| cpu.marks.iter().take(cpu.drains as usize)).for_each(|mark| each(*mark));
-    Some(Figures::of(&cpus, size))
+    Some(figures(&cpus, size))
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
-    /// Holds of drains that had to wait, and how long.
-    pub waits: Waited,
-    /// Holds of bursts that had to wait, and how long.
-    pub load_waits: Waited,
-    /// Drains of all CPUs in an interval.
-    pub drains_per_interval: f64,
-    /// Pages that went back in an interval.
-    pub pages_per_interval: f64,
-    /// The shortest and the longest period of a CPU, in intervals.
-    pub periods: [f64; 2],
-    /// The most pages beyond the mark on a list that nobody was going to look at.
-    pub stranded_pages: u32,
-    /// The most holds of drains that somebody waited for.
-    pub ahead_max: u64,
-    /// Turns that came too late, and were left out.
-    pub missed: u64,
-}
-
-impl Figures {
-    fn of(cpus: &[Cpu], size: Size) -> Self {
-        let per_interval = |of: fn(&Cpu) -> u64| cpus.iter().map(of).sum::<u64>() as f64 / size.intervals as f64;
-        let most = |of: fn(&Cpu) -> u64| cpus.iter().map(of).max().unwrap_or(0);
-        let periods = cpus.iter().filter_map(|cpu| cpu.period(size.interval_ns));
-        let periods = periods.fold([f64::INFINITY, 0.0], |[least, most], period| [period.min(least), period.max(most)]);
-        Figures {
-            waits: all_waits(cpus, |cpu| &cpu.waits[1]),
-            load_waits: all_waits(cpus, |cpu| &cpu.load_waits[1]),
-            drains_per_interval: per_interval(|cpu| cpu.drains),
-            pages_per_interval: per_interval(|cpu| cpu.drained),
-            periods: if periods[1] > 0.0 { periods } else { [0.0; 2] },
-            stranded_pages: most(|cpu| cpu.stranded.into()) as u32,
-            ahead_max: most(|cpu| cpu.ahead),
-            missed: cpus.iter().map(|cpu| cpu.missed).sum(),
-        }
-    }
-}
-
-fn all_waits(cpus: &[Cpu], of: fn(&Cpu) -> &Contention) -> Waited {
-    cpus.iter().map(|cpu| of(cpu).report().waited).fold(Waited::default(), Waited::and)
+/// Holds of drains that had to wait, milliseconds of it, of the longest, and microseconds in the mean; drains of all CPUs and pages that went back
+/// in an interval; the shortest and the longest period of a CPU, in intervals; the most pages beyond the mark on a list that nobody was going to look
+/// at; the most holds of drains that somebody waited for; holds of bursts that had to wait; and turns that came too late, and were left out.
+fn figures(cpus: &[Cpu], size: Size) -> [f64; 12] {
+    let sum = |of: fn(&Cpu) -> u64| cpus.iter().map(of).sum::<u64>() as f64;
+    let most = |of: fn(&Cpu) -> u64| cpus.iter().map(of).max().unwrap_or(0) as f64;
+    let waited = |of: fn(&Cpu) -> &Contention| {
+        cpus.iter().map(|cpu| of(cpu).report().waited).fold(Waited::default(), Waited::and)
+    };
+    let (waits, of_load) = (waited(|cpu| &cpu.waits[1]), waited(|cpu| &cpu.load_waits[1]));
+    let [contended, total_ns, max_ns] = [waits.contended, waits.total_wait_ns, waits.max_wait_ns].map(|of| of as f64);
+    let [drains, drained] = [sum(|cpu| cpu.drains), sum(|cpu| cpu.drained)].map(|count| count / size.intervals as f64);
+    let periods = cpus.iter().filter_map(|cpu| cpu.period(size.interval_ns));
+    let [least, longest] = periods.fold([f64::INFINITY, 0.0], |[least, most], of| [of.min(least), of.max(most)]);
+    let (stranded, ahead) = (most(|cpu| cpu.stranded.into()), most(|cpu| cpu.ahead));
+    [
+        contended,
+        total_ns / 1e6,
+        max_ns / 1e6,
+        total_ns / contended.max(1.0) / 1e3,
+        drains,
+        drained,
+        // Whatever was never due twice in a row has no period.
+        least.min(longest),
+        longest,
+        stranded,
+        ahead,
+        of_load.contended as f64,
+        sum(|cpu| cpu.missed),
+    ]
 }
 
 /// A drain, for a picture.
@@ -208,7 +195,7 @@ impl Run<'_> {
             }
             if cpu.due.is_some_and(|(_, runs)| runs == at) {
                 cpu.upkeep(self);
-            } else if cpu.others.next() == at {
+            } else if cpu.others.next_ns == at {
                 cpu.other_hold(self);
             } else {
                 cpu.burst(self);
@@ -222,7 +209,7 @@ impl Cpu {
         let turns = Turns::of(arm, size.interval_ns, rank, size.cpus);
         let pages = Pages::of(load, size.interval_ns, seed, rank);
         let mut cpu = Cpu {
-            id: turns.cpu(),
+            id: turns.cpu,
             turns,
             pages,
             others: Others::of(load, seed, rank),
@@ -244,7 +231,7 @@ impl Cpu {
 
     /// When something is to be done next.
     fn next_event(&self) -> u64 {
-        let of_load = self.pages.next_burst().min(self.others.next());
+        let of_load = self.pages.next_burst_ns.min(self.others.next_ns);
         self.due.map_or(of_load, |(_, runs)| runs.min(of_load))
     }
 
@@ -270,7 +257,7 @@ impl Cpu {
             run.threads.busy(GATHER_NS);
             let waits = &self.waits[usize::from(counts)];
             let ahead = run.zone.hold(Who::Drain, run.load.hold_ns, waits, run.threads);
-            self.pages.take(batch);
+            self.pages.on_list -= batch;
             has_waited |= ahead.is_some();
             self.ahead = self.ahead.max(ahead.unwrap_or(0));
         }
@@ -297,7 +284,7 @@ impl Cpu {
             let batch = needs.min(BATCH);
             let ahead = run.zone.hold(Who::Burst, run.load.hold_ns, &self.load_waits[counts], run.threads);
             run.threads.busy(GATHER_NS);
-            self.pages.add(batch);
+            self.pages.on_list += batch;
             self.ahead = self.ahead.max(ahead.unwrap_or(0));
             needs -= batch;
         }
@@ -332,7 +319,7 @@ mod tests {
     const SIZE: Size = Size { cpus: 8, threads: 2, interval_ns: 20_000_000, intervals: 3 };
     const LOAD: Load = Load { gap_ns: 5_000_000, hold_ns: 2_000, others_hold_ns: 2_000, latency_ns: 0, paused: 0 };
 
-    fn of(way: Way, shepherd: Shepherd, paused: u32) -> (Figures, std::vec::Vec<Mark>) {
+    fn of(way: Way, shepherd: Shepherd, paused: u32) -> ([f64; 12], std::vec::Vec<Mark>) {
         let arm = Arm { way, has_equal_rate: false, shepherd, online: Online::All };
         let mut marks = std::vec::Vec::new();
         let load = Load { paused, ..LOAD };
@@ -343,16 +330,15 @@ mod tests {
     #[test]
     fn drains_give_back_what_bursts_took() {
         let (figures, marks) = of(Way::Aligned, Shepherd::Zero, 0);
-        assert_eq!(figures.periods, [1.0, 1.0]);
-        assert!(figures.pages_per_interval > 0.0 && figures.stranded_pages == 0, "{figures:?}");
+        let [contended, _, _, _, _, pages, shortest, longest, stranded, ..] = figures;
+        assert!((shortest, longest, stranded) == (1.0, 1.0, 0.0) && pages > 0.0, "{figures:?}");
         assert!(!marks.is_empty() && marks.iter().all(|mark| mark.cpu < SIZE.cpus), "{marks:?}");
-        assert!(figures.waits.contended == 0 || marks.iter().any(|mark| mark.has_waited), "{figures:?} {marks:?}");
+        assert!(contended == 0.0 || marks.iter().any(|mark| mark.has_waited), "{figures:?} {marks:?}");
     }
 
     #[test]
     fn resting_cpu_strands_at_most_two_batches() {
-        let (figures, _) = of(Way::Grid, Shepherd::Grid, 60);
-        assert!(figures.stranded_pages <= 2 * BATCH, "{figures:?}");
-        assert!(figures.drains_per_interval < f64::from(SIZE.cpus), "{figures:?}");
+        let ([_, _, _, _, drains, _, _, _, stranded, ..], _) = of(Way::Grid, Shepherd::Grid, 60);
+        assert!(stranded <= 2.0 * f64::from(BATCH) && drains < f64::from(SIZE.cpus), "{stranded} {drains}");
     }
 }

@@ -80,7 +80,7 @@ pub struct Turns {
     arm: Arm,
     interval_ns: u64,
     /// Its id, and its place among those that are on-line.
-    cpu: u32,
+    pub cpu: u32,
     rank: u32,
     online: u32,
     /// What is left of a posted period at equal run rate.
@@ -100,10 +100,6 @@ impl Turns {
         let rates = (0..online).map(|rank| interval_ns as f64 / period(rank * stride) as f64);
         let scale = if arm.has_equal_rate { rates.sum::<f64>() / f64::from(online) } else { 1.0 };
         Self { arm, interval_ns, cpu: rank * stride, rank, online, scale }
-    }
-
-    pub fn cpu(&self) -> u32 {
-        self.cpu
     }
 
     /// When it is due next, after it was due once and has run by now. All began as if they had been due at 0.

@@ -69,13 +69,8 @@ struct Simulated {
     cpus: usize,
 }
 
-/// Threads of the simulated machine, from its first CPU on.
-struct FromFirst;
-
 impl Machine for Simulated {
-    type Threads = FromFirst;
-
-    fn threads(&self, count: u32) -> Result<FromFirst, String> {
+    fn threads(&self, count: u32) -> Result<impl Threads, String> {
         if self.cpus < count as usize {
             return Err(format!("{count} threads at once need as many CPUs, and there is {}", self.cpus));
         }
@@ -104,6 +99,9 @@ impl Machine for Simulated {
 }
 
 const NO_LIBRARY: &str = "a simulated machine has no library in C to call";
+
+/// Threads of the simulated machine, from its first CPU on.
+struct FromFirst;
 
 impl Threads for FromFirst {
     fn run(&self, count: u32, work: &(dyn Fn(u32) + Sync)) {
@@ -166,20 +164,14 @@ mod tests {
         assert!((2000.0..=2840.0).contains(&replaced[1]), "{replaced:?}");
     }
 
-    /// The slow paths move whole arrays, and share no line.
+    /// The slow paths move whole arrays, and share no line. Arrays grow until a swing fits, whatever the size of objects.
     #[test]
-    fn slow_path_by_whole_magazines_scales_to_two_threads() {
-        let pair = |threads| measured_on(8, &format!("cache pair {threads} 64 small-arrays")).unwrap()[0];
-        let (one, two) = (pair(1), pair(2));
-        assert!(two < 1.2 * one, "{one} ns alone, {two} ns each of two");
-    }
-
-    /// Whatever the size of objects, as long as there is room.
-    #[test]
-    fn arrays_grow_until_a_swing_fits() {
-        let pair = |bytes| measured_on(8, &format!("cache pair 2 {bytes} general")).unwrap()[0];
-        let (small, large) = (pair(64), pair(2000));
-        assert!(large < 1.2 * small, "{small} ns, and {large} ns for objects of which an array holds four at first");
+    fn allocations_of_two_threads_scale_whatever_arrays_hold() {
+        let pair = |words: &str| measured_on(8, &format!("cache pair {words}")).unwrap()[0];
+        for (few, many) in [("1 64 small-arrays", "2 64 small-arrays"), ("2 64 general", "2 2000 general")] {
+            let (first, second) = (pair(few), pair(many));
+            assert!(second < 1.2 * first, "{few}: {first} ns, {many}: {second} ns");
+        }
     }
 
     #[test]
