@@ -46,7 +46,7 @@ pub struct Lab {
     pub cpus: Option<u32>,
 
     /// Costs of the simulated machine: a profile of the command, or a file of "calibrate". Append +least or +most for the
-    /// bounds of all costs, or +COST*FACTOR [default: x86-N for N CPUs if there is one, else "simple"]
+    /// bounds of all costs [default: x86-N for N CPUs if there is one, else "simple"]
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
 

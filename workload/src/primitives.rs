@@ -45,7 +45,7 @@ words! {
         /// What that takes from this thread.
         Kicked = "kicked",
         /// From one thread to the next and back: each wakes the other, and sleeps.
-        WakeUps = "wake-ups",
+        WakeUps = "wake-up",
     }
 }
 

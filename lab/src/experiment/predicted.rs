@@ -28,7 +28,7 @@ pub struct Prediction {
     /// What the document says, as a band; none where it has no figure and no direction.
     pub document: Option<[f64; 2]>,
     /// Whether a run with fewer blocks had been seen when it was written: then it is no prediction, and is told as such.
-    #[serde(default)]
+    #[serde(default = "yes")]
     pub seen: bool,
     /// Why.
     pub because: String,
@@ -36,6 +36,10 @@ pub struct Prediction {
 
 fn one() -> f64 {
     1.0
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// By their experiments, and by the profiles of the simulated machines.

@@ -9,18 +9,10 @@ use super::fit::halved;
 use super::rounds::{Probed, Rounds, Said};
 use crate::profile::{Cost, Profile, Topology};
 
-/// A cost that is measured as it is, by which probe, and what is taken off what that says.
-const MEASURED: [(&str, &str); 10] = [
-    ("pause", "primitives pause"),
-    ("clock", "primitives clock"),
-    ("system_call", "primitives system-call"),
-    ("fault", "primitives fault"),
-    ("zero", "primitives zero"),
-    ("row", "primitives row"),
-    ("memory", "primitives memory"),
-    ("kick", "primitives kick"),
-    ("kicked", "primitives kicked"),
-    ("wake_up", "primitives wake-ups"),
+/// Probes that measure a cost as it is: the one that they name.
+const MEASURED: [&str; 10] = [
+    "primitives pause", "primitives clock", "primitives system-call", "primitives fault", "primitives zero",
+    "primitives row", "primitives memory", "primitives kick", "primitives kicked", "primitives wake-up",
 ];
 
 /// A cost that is fitted to what a probe says here, by threads where threads are what is asked for later. In this order, twice, as each depends on those before.
@@ -32,20 +24,12 @@ pub const FITTED: [(&str, &str); 5] = [
     ("cluster.latency", "counters upgraded 2 atomic"),
 ];
 const TIMES: usize = 2;
-/// Costs that a machine with two CPUs cannot tell apart from another one.
-const ALIKE: [(&str, &str); 11] = [
-    ("core.latency", "cluster.latency"),
-    ("core.service", "cluster.latency"),
-    ("cluster.service", "cluster.latency"),
-    ("socket.latency", "cluster.latency"),
-    ("socket.service", "cluster.latency"),
-    ("other.latency", "cluster.latency"),
-    ("other.service", "cluster.latency"),
-    ("far.latency", "cluster.latency"),
-    ("far.service", "cluster.latency"),
-    ("shared", "cluster.latency"),
-    ("further_kick", "kick"),
+/// Costs that a machine with two CPUs cannot tell apart from `cluster.latency`, and from `kick`.
+const LIKE_LATENCY: [&str; 10] = [
+    "core.latency", "core.service", "cluster.service", "socket.latency", "socket.service", "other.latency",
+    "other.service", "far.latency", "far.service", "shared",
 ];
+const LIKE_KICK: [&str; 1] = ["further_kick"];
 /// As small as a cost can be that is fitted, in nanoseconds, and as large.
 const RANGE: (f64, f64) = (0.01, 1000.0);
 /// A probe's time is met if the simulated machine is off by no more than such a part.
@@ -55,7 +39,7 @@ const LEFT: [&str; 3] = ["grip", "turn", "sibling_percent"];
 
 /// What has to be asked before.
 pub fn asked() -> impl Iterator<Item = &'static str> {
-    MEASURED.into_iter().chain(FITTED).map(|(_, line)| line)
+    MEASURED.into_iter().chain(FITTED.map(|(_, line)| line))
 }
 
 /// The profile of this machine, called so, from what all that is to be [`asked`] said.
@@ -69,10 +53,10 @@ pub fn calibrate(about: &str, rounds: &Rounds, probed: &impl Probed) -> Result<P
         let cost = profile.costs.get_mut(name).expect("each profile has all costs");
         cost.source = "not measured: as the profile here-2 has it".to_owned();
     }
-    for (name, line) in MEASURED {
-        let told = rounds.told(line, 0)?;
-        let [value, low, high] = [told.median(), told.least(), told.most()].map(|ns| less(name, ns, &profile));
-        profile.costs.insert(name.to_owned(), Cost { value, low, high, source: source(line, &told) });
+    for line in MEASURED {
+        let (name, told) = (measured(line), rounds.told(line, 0)?);
+        let [value, low, high] = [told.median(), told.least(), told.most()].map(|ns| less(&name, ns, &profile));
+        profile.costs.insert(name, Cost { value, low, high, source: source(line, &told) });
     }
     let steps = TIMES * FITTED.len();
     for step in 0..steps {
@@ -92,6 +76,11 @@ pub fn calibrate(about: &str, rounds: &Rounds, probed: &impl Probed) -> Result<P
         probed.done((step + 1) as f64 / steps as f64, "costs");
     }
     Ok(profile)
+}
+
+/// The cost that a probe is named by.
+fn measured(line: &str) -> String {
+    line.trim_start_matches("primitives ").replace('-', "_")
 }
 
 /// Whether the two CPUs seem not to have wanted one line at once: an addition of two threads takes less than half as long again as one of one thread.
@@ -114,10 +103,11 @@ fn less(name: &str, told: f64, profile: &Profile) -> f64 {
 }
 
 fn alike(mut profile: Profile) -> Profile {
-    for (name, as_what) in ALIKE {
-        let Cost { value, low, high, .. } = *profile.cost(as_what);
-        let source = format!("as {as_what}: two CPUs cannot tell them apart");
-        profile.costs.insert(name.to_owned(), Cost { value, low, high, source });
+    for (as_what, names) in [("cluster.latency", &LIKE_LATENCY[..]), ("kick", &LIKE_KICK)] {
+        for name in names {
+            let source = format!("as {as_what}: two CPUs cannot tell them apart");
+            profile.costs.insert((*name).to_owned(), Cost { source, ..profile.cost(as_what).clone() });
+        }
     }
     profile
 }
@@ -130,13 +120,14 @@ fn source(line: &str, told: &Said) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::{Cell, RefCell};
+    use std::cell::RefCell;
     use std::collections::HashMap;
 
-    /// A machine whose costs are known, and which takes them.
+    /// A machine whose costs are known, and which takes them: so many times in each round.
     struct Known {
         truth: Profile,
-        parts: Cell<u32>,
+        times: [f64; 3],
+        asked: RefCell<HashMap<String, usize>>,
     }
 
     fn taken(profile: &Profile, line: &str) -> f64 {
@@ -149,14 +140,17 @@ mod tests {
             "counters upgraded 2 atomic" => (cost("hit") + cost("locked") + cost("cluster.latency")) / 2.0,
             "primitives row" => cost("row") + cost("zero"),
             "primitives kick" => cost("kick") + cost("system_call"),
-            "primitives wake-ups" => 2.0 * cost("wake_up") + 4.0 * cost("system_call"),
-            _ => cost(&line["primitives ".len()..].replace('-', "_")),
+            "primitives wake-up" => 2.0 * cost("wake_up") + 4.0 * cost("system_call"),
+            _ => cost(&measured(line)),
         }
     }
 
     impl Probed for Known {
         fn here(&self, line: &str) -> Result<Vec<f64>> {
-            Ok(vec![taken(&self.truth, line)])
+            let mut asked = self.asked.borrow_mut();
+            let round = asked.entry(line.to_owned()).or_insert(0);
+            *round += 1;
+            Ok(vec![taken(&self.truth, line) * self.times[*round - 1]])
         }
 
         fn simulated(&self, profile: &Profile, line: &str, _: usize) -> Result<f64> {
@@ -165,67 +159,46 @@ mod tests {
 
         fn done(&self, part: f64, _: &str) {
             assert!((0.0..=1.0).contains(&part));
-            self.parts.set(self.parts.get() + 1);
         }
     }
 
-    fn found(probed: &impl Probed) -> Profile {
-        calibrate("a machine", &Rounds::of(asked(), 3, probed).unwrap(), probed).unwrap()
+    /// A machine with these costs, how long it takes in each round, and the profile that is found.
+    fn found(costs: &[(&str, f64)], times: [f64; 3]) -> (Profile, Rounds<'static>, Profile) {
+        let truth =
+            costs.iter().fold(Profile::find("here-2").unwrap(), |profile, (name, cost)| profile.with(name, *cost));
+        let known = Known { truth, times, asked: RefCell::default() };
+        let rounds = Rounds::of(asked(), 3, &known).unwrap();
+        let found = calibrate("a machine", &rounds, &known).unwrap();
+        (known.truth, rounds, found)
     }
 
     #[test]
     fn costs_that_are_known_are_found() {
-        let truth = [("hit", 0.3), ("section", 0.9), ("add", 1.5), ("locked", 4.0), ("cluster.latency", 80.0)];
-        let truth =
-            truth.into_iter().fold(Profile::find("here-2").unwrap(), |profile, (name, cost)| profile.with(name, cost));
-        let known = Known { truth, parts: Cell::new(0) };
-        let found = found(&known);
+        let costs = [("hit", 0.3), ("section", 0.9), ("add", 1.5), ("locked", 4.0), ("cluster.latency", 80.0)];
+        let (truth, _, profile) = found(&costs, [1.0; 3]);
         for name in ["clock", "system_call", "fault", "zero", "row", "kick", "wake_up", "locked", "cluster.latency"] {
-            let (found, is) = (found.cost(name).value, known.truth.cost(name).value);
+            let (found, is) = (profile.cost(name).value, truth.cost(name).value);
             assert!((found / is - 1.0).abs() < 0.02, "{name}: {found}, and it is {is}");
         }
         // Each of these is found with the others as they were before: in the end they take together what was measured.
         for (_, line) in FITTED {
-            let (found, is) = (taken(&found, line), taken(&known.truth, line));
+            let (found, is) = (taken(&profile, line), taken(&truth, line));
             assert!((found / is - 1.0).abs() < 0.1, "{line}: {found}, and it is {is}");
         }
-        assert_eq!(found.cost("far.service").value, found.cost("cluster.latency").value);
-        assert!(found.cost("hit").source.contains("cache pair 1 64 dedicated"));
-        assert_eq!(known.parts.get() as usize, 3 + FITTED.len() * TIMES);
+        assert_eq!(profile.cost("far.service").value, profile.cost("cluster.latency").value);
+        assert!(profile.cost("hit").source.contains("cache pair 1 64 dedicated"));
+        assert!(profile.cost("turn").source.contains("not measured"));
     }
 
     #[test]
     fn threads_that_never_met_are_told_from_those_that_did() {
-        let met = |latency: f64| {
-            let truth = Profile::find("here-2").unwrap().with("cluster.latency", latency);
-            let known = Known { truth, parts: Cell::new(0) };
-            !never_met(&Rounds::of(asked(), 3, &known).unwrap()).unwrap()
-        };
-        assert!(met(20.0) && !met(2.0));
-    }
-
-    /// Each round takes longer than the one before.
-    struct Slower(Known, RefCell<HashMap<String, usize>>);
-
-    impl Probed for Slower {
-        fn here(&self, line: &str) -> Result<Vec<f64>> {
-            let mut asked = self.1.borrow_mut();
-            let round = asked.entry(line.to_owned()).or_insert(0);
-            *round += 1;
-            Ok(vec![taken(&self.0.truth, line) * [1.0, 1.5, 2.0][*round - 1]])
-        }
-
-        fn simulated(&self, profile: &Profile, line: &str, place: usize) -> Result<f64> {
-            self.0.simulated(profile, line, place)
-        }
-
-        fn done(&self, _: f64, _: &str) {}
+        let [near, far] = [2.0, 20.0].map(|latency| found(&[("cluster.latency", latency)], [1.0; 3]).1);
+        assert!(never_met(&near).unwrap() && !never_met(&far).unwrap());
     }
 
     #[test]
     fn bands_are_as_wide_as_what_was_measured() {
-        let known = Known { truth: Profile::find("here-2").unwrap().with("wake_up", 8000.0), parts: Cell::new(0) };
-        let found = found(&Slower(known, RefCell::default()));
+        let (_, _, found) = found(&[("wake_up", 8000.0)], [1.0, 1.5, 2.0]);
         let band = |name: &str| (found.cost(name).low, found.cost(name).value, found.cost(name).high);
         let (low, value, high) = band("clock");
         assert!((value / low - 1.5).abs() < 0.01 && (high / low - 2.0).abs() < 0.01, "{low} {value} {high}");
@@ -238,6 +211,5 @@ mod tests {
         // Where two want a line, a run in which they did not meet is none that counts.
         let (low, value, high) = band("cluster.latency");
         assert!(low < 0.9 * value && value < 0.9 * high, "{low} {value} {high}");
-        assert!(found.cost("turn").source.contains("not measured"));
     }
 }

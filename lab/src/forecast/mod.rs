@@ -2,6 +2,7 @@
 //!
 //! `calibrate` measures what this machine can tell, `fit` finds costs that nobody published from three points of a curve, and `validate` holds the model against all
 //! other points, and against this machine. `predict` then says what others would say.
+#![allow(missing_docs)]
 
 pub mod calibrate;
 pub mod fit;
@@ -22,7 +23,12 @@ use rounds::Probed;
 /// Nanoseconds of an operation of each of so many threads, on a machine with the profile's costs.
 pub type Model<'a> = dyn Fn(&Profile, Operation, &[u32]) -> Result<Vec<f64>> + 'a;
 
-/// Who measures: the command's own probes, in processes of their own.
+/// From the least of these to the most. Waits may meet otherwise, and more cost less: so a band is of all that was simulated, whichever is the least.
+fn band(all: &[f64]) -> [f64; 2] {
+    all.iter().fold([f64::INFINITY, 0.0], |[low, high], ns| [ns.min(low), ns.max(high)])
+}
+
+/// Who measures: the command's own probes, in processes of their own. The directory is for profiles that are tried.
 pub struct Probes<'a> {
     command: &'a Path,
     scratch: &'a Path,
@@ -31,7 +37,6 @@ pub struct Probes<'a> {
 }
 
 impl<'a> Probes<'a> {
-    /// Those of a command; the directory is for profiles that are tried.
     pub fn of(command: &'a Path, scratch: &'a Path, interrupt: &'a Interrupt) -> Self {
         Probes { command, scratch, interrupt, progress: Progress::new() }
     }
@@ -43,8 +48,7 @@ impl<'a> Probes<'a> {
             Operation::PerCpuIncrement => "per-cpu",
         };
         let of_all = ["workload", "increments", &self.written(profile)?, word].map(str::to_owned);
-        let threads = threads.iter().map(u32::to_string);
-        self.ask(&of_all.into_iter().chain(threads).collect::<Vec<_>>())
+        self.ask(&of_all.into_iter().chain(threads.iter().map(u32::to_string)).collect::<Vec<_>>())
     }
 
     fn written(&self, profile: &Profile) -> Result<String> {

@@ -49,10 +49,9 @@ const INTERVALS: u64 = 12;
 const GAP_US: u64 = 1_000_000;
 /// Another user of the zone holds its lock so long, in the mean, in both columns.
 ///
-/// This and each column's time for a batch are fitted to what was before the patch, and to nothing else, by the command
-/// `commensal workload stagger fit 72 12 1000000 300000 872 199430 0 240 34010 1350`: CPUs, intervals, gap and latency, and the columns in microseconds. The longest
-/// wait of the first is left out: one event, 18 % of all waiting there, which no distribution of holds makes likely. Without a longest wait this time is not
-/// determined: from 0.35 to 1.8 ms the other figures can be had.
+/// This and each column's time for a batch are fitted to what was before the patch, and to nothing else. The longest wait of the first column is left out: one
+/// event, 18 % of all waiting there, which no distribution of holds makes likely. Without a longest wait this time is not determined: from 0.35 to 1.8 ms
+/// the other figures can be had.
 const OTHERS_HOLD_NS: u64 = 1_400_000;
 
 /// A longest wait that is not fitted.
@@ -144,8 +143,8 @@ the posted delays so that all CPUs together run as often as in the other arms.
 Waits are those of drains. The figures of perf (-S free_pcppages_bulk) also include the frees of the load. Each block has a \
 seed for load and chance, the same for all arms.
 Three times were fitted to the figures before the patch: that of a batch in each column of the document's table, and that of \
-the zone's other users. `commensal workload stagger fit` repeats the fit. The figures after the patch are predicted. On a real \
-machine two threads serve 72 CPUs in intervals of 20 ms. This shows that the code works, and not how 72 CPUs contend.
+the zone's other users. The figures after the patch are predicted. On a real machine two threads \
+serve 72 CPUs in intervals of 20 ms. This shows that the code works, and not how 72 CPUs contend.
 The posting had its two maxima in the wrong columns, and the author put them right; they are right here. The longest wait with \
 KASAN before the patch, 35.76 ms, is 18 % of all waiting. It is a single event and was not fitted.
 The kernel's round_jiffies_relative() itself skews by CPU, so the kernel's runs were not exactly aligned.";
