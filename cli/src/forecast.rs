@@ -84,35 +84,15 @@ pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failu
     let scratch = places::scratch("commensal-lab-")?;
     let (command, machine) = (places::own()?, Machine::host());
     let probes = Probes::of(&command, scratch.path(), interrupt);
-    let is_alone = machine.cpus < 2;
-    if is_alone && named.is_none() {
-        let line = "lab validate needs two CPUs to measure costs, and this machine has one; add --profile NAME";
-        return Err(Failure::ours(line));
+    if machine.cpus < 2 {
+        return Err(Failure::ours("lab validate needs two CPUs, and this machine has one"));
     }
     let name = request.profile.as_deref().unwrap_or("measured just now");
     // The fit and the test use the same rounds, because a machine's speed changes between rounds.
-    let asked = match &named {
-        Some(_) if is_alone => Vec::new(),
-        Some(_) => validate::asked().collect(),
-        None => calibrate::asked().chain(validate::asked()).collect(),
-    };
-    let rounds = Rounds::of(asked, runs(request), &probes).map_err(Failure::of)?;
-    let profile = match named {
-        Some(profile) => profile,
-        None => measured(&rounds, &machine, &probes)?,
-    };
-    let here = if is_alone {
-        eprintln!("commensal: this machine has one CPU, so the model is not compared with it");
-        Vec::new()
-    } else {
-        validate::here(&profile, &rounds, &probes).map_err(Failure::of)?
-    };
-    if let Some(factor) = validate::changed(&here) {
-        eprintln!(
-            "commensal: warning: this machine is not that of the profile {name}: the fitted operations take {factor:.2} times as long \
-             here, so the errors do not tell about the model"
-        );
-    }
+    let of_fit = calibrate::asked().filter(|_| named.is_none());
+    let rounds = Rounds::of(of_fit.chain(validate::asked()), runs(request), &probes).map_err(Failure::of)?;
+    let profile = named.map_or_else(|| measured(&rounds, &machine, &probes), Ok)?;
+    let here = validate::here(&profile, &rounds, &probes).map_err(Failure::of)?;
     let mut curves = Vec::new();
     let model = |profile: &Profile, operation, threads: &[u32]| probes.increments(profile, operation, threads);
     // The shipped profiles, and the named one if it is a file.
@@ -163,7 +143,7 @@ pub fn forecast(request: &Lab, answers: &Answers, interrupt: &Interrupt) -> Resu
             title: format!("Forecast: {name}, simulated"),
             about: vec![profile.about.clone(), ABOUT.to_owned()],
             sheets: vec![prediction.sheet(), profile.sheet()],
-            pictures: &prediction.pictures(),
+            pictures: &Vec::from_iter(prediction.picture()),
             sections: Vec::new(),
             object,
         };

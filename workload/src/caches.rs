@@ -288,7 +288,6 @@ pub fn bytes_per_object<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::threads::OfStd;
 
     /// Raw memory where constructed objects were promised is found out.
     #[test]
@@ -307,25 +306,5 @@ mod tests {
         let resident = || Ok::<u64, ()>(said.replace(1_000_000 + 208 * HELD as u64));
         assert_eq!(bytes_per_object(&source, 200, resident), Ok(Some(208.0)));
         assert_eq!(bytes_per_object(&source, 200, || Err(())), Err(()));
-    }
-
-    /// A source that has nothing.
-    struct Nothing;
-
-    impl Source for Nothing {
-        fn allocate(&self) -> *mut u8 {
-            null_mut()
-        }
-
-        unsafe fn free(&self, _: *mut u8) {
-            unreachable!("nothing was allocated");
-        }
-    }
-
-    #[test]
-    fn without_memory_there_are_no_figures() {
-        assert!(solo_ns(&Nothing).is_none() && constructed(&Nothing, false).is_none());
-        assert!(pair_ns(&Nothing, (2, &OfStd)).is_none());
-        assert_eq!(bytes_per_object(&Nothing, 64, || Ok::<u64, ()>(1)), Ok(None));
     }
 }

@@ -41,25 +41,13 @@ pub type Interrupts<'a> = &'a (dyn Fn() -> u64 + Sync);
 /// Kicks by this process, interrupts that all CPUs were sent, and nanoseconds: so far, or between two looks.
 type Counts = [u64; 3];
 
-/// Counts from now on.
-struct Watch<'a> {
-    interrupts: Interrupts<'a>,
-    before: Counts,
+fn count(interrupts: Interrupts<'_>) -> Counts {
+    [kick::counts().0, interrupts(), now_ns()]
 }
 
-impl<'a> Watch<'a> {
-    fn of(interrupts: Interrupts<'a>) -> Self {
-        Watch { interrupts, before: Self::now(interrupts) }
-    }
-
-    fn now(interrupts: Interrupts<'_>) -> Counts {
-        [kick::counts().0, interrupts(), now_ns()]
-    }
-
-    fn counted(&self) -> Counts {
-        let now = Self::now(self.interrupts);
-        array::from_fn(|at| now[at] - self.before[at])
-    }
+fn since(before: Counts, interrupts: Interrupts<'_>) -> Counts {
+    let now = count(interrupts);
+    array::from_fn(|at| now[at] - before[at])
 }
 
 /// Creates so many groups with a limit, enters each, and allocates first objects there; then destroys them all; and does a part of it again.
@@ -79,14 +67,14 @@ pub fn groups(many: usize, kick: Kick, busy: (u32, &dyn Threads), interrupts: In
 
 fn round(many: usize, kick: Kick, interrupts: Interrupts<'_>) -> Option<(Counts, f64, f64)> {
     let mut places = Array::of(many, |_| None)?;
-    let (watch, mut first_ns) = (Watch::of(interrupts), 0);
+    let (before, mut first_ns) = (count(interrupts), 0);
     let all = places.iter_mut().try_for_each(|place| {
         let group = place.insert(Group::new("tenant").ok()?);
         group.set_limit(Some(LIMIT));
         first_ns += first_objects(group, kick)?;
         Some(())
     });
-    let counts = watch.counted();
+    let counts = since(before, interrupts);
     let start = now_ns();
     places.iter_mut().for_each(|place| drop(place.take()));
     let teardown_s = (now_ns() - start) as f64 / 1e9;
@@ -121,7 +109,7 @@ pub fn replacements(many: usize, busy: (u32, &dyn Threads), interrupts: Interrup
         }
     };
     let figures = among_busy(busy, interrupts, &use_it, || {
-        let (watch, mut tuning_ns) = (Watch::of(interrupts), 0);
+        let (before, mut tuning_ns) = (count(interrupts), 0);
         for at in 0..many {
             let (limit, batch) = TUNINGS[at % TUNINGS.len()];
             // So that all of them have arrays again.
@@ -130,7 +118,7 @@ pub fn replacements(many: usize, busy: (u32, &dyn Threads), interrupts: Interrup
             cache.tune(limit, batch).ok()?;
             tuning_ns += now_ns() - start;
         }
-        Some((watch.counted(), tuning_ns))
+        Some((since(before, interrupts), tuning_ns))
     });
     // SAFETY: the threads have ended.
     let is_gone = unsafe { cache.destroy() }.is_ok();
@@ -166,9 +154,9 @@ fn among_busy<T: Send>(
         // What is set up at the first kick counts for nobody.
         let worked = kick::restart_all().ok().and_then(|()| work());
         let worked = worked.map(|([kicks, sent, elapsed_ns], figures)| {
-            let watch = Watch::of(interrupts);
+            let before = count(interrupts);
             threads.busy(elapsed_ns.max(LEAST_BACKGROUND_NS));
-            let [_, quiet, quiet_ns] = watch.counted();
+            let [_, quiet, quiet_ns] = since(before, interrupts);
             let background = quiet as f64 * elapsed_ns as f64 / quiet_ns as f64;
             let own = (sent as f64 - background).max(0.0);
             ([kicks as f64, own, background, elapsed_ns as f64 / 1e9], figures)

@@ -76,29 +76,16 @@ impl Prediction {
         sheet
     }
 
-    /// All of them in one plot, and each with its band.
-    pub fn pictures(&self) -> Vec<Figure> {
+    /// All of them in one plot.
+    pub fn picture(&self) -> Option<Figure> {
         let at: Vec<f64> = self.cpus.iter().map(|cpus| f64::from(*cpus)).collect();
-        let axes = || [Scale::At(at.clone()), Scale::Powers("ns")];
-        let curve = |arm, name: &str, row: usize, of: fn(&Banded) -> f64| Curve {
-            arm,
-            name: name.to_owned(),
-            points: at.iter().copied().zip(self.rows[row].iter().map(of)).collect(),
+        let curve = |(arm, (row, (name, ..))): (usize, (&Vec<Banded>, (&str, &str, usize)))| {
+            let points = at.iter().copied().zip(row.iter().map(|(value, _)| *value)).collect();
+            Curve { arm, name: name.to_owned(), points }
         };
-        let value: fn(&Banded) -> f64 = |(value, _)| *value;
-        let names = || ROWS.iter().map(|(name, ..)| *name).enumerate();
-        let all: Vec<Curve> = names().map(|(row, name)| curve(row, name, row, value)).collect();
+        let curves: Vec<Curve> = self.rows.iter().zip(ROWS).enumerate().map(curve).collect();
         let title = format!("an operation of each CPU, simulated ({}), without bands", self.name);
-        let of_all = plot::curves(&title, &all, axes());
-        let with_band = names().filter_map(|(row, name)| {
-            let band = [
-                curve(row, "simulated", row, value),
-                curve(7, "least costs", row, |(_, [low, _])| *low),
-                curve(7, "most costs", row, |(_, [_, high])| *high),
-            ];
-            plot::curves(&format!("{name}, simulated, with its band"), &band, axes())
-        });
-        of_all.into_iter().chain(with_band).collect()
+        plot::curves(&title, &curves, [Scale::At(at.clone()), Scale::Powers("ns")])
     }
 
     /// For machines, in the form of all results: what is an interval elsewhere is a band here.
@@ -127,9 +114,7 @@ mod tests {
         let sheet = prediction.sheet();
         assert!(sheet.headings[0].0.contains("simulated") && sheet.rows.len() == 2);
         assert!(sheet.rows[1][1..].iter().all(|cell| cell == "20 ns (10 ns to 4 µs)"), "{:?}", sheet.rows[1]);
-        let pictures = prediction.pictures();
-        assert_eq!(pictures.len(), 1 + ROWS.len());
-        assert!(pictures.iter().all(|picture| picture.svg.contains("simulated")));
+        assert!(prediction.picture().unwrap().svg.contains("simulated"));
         let object = serde_json::to_value(prediction.object(&Machine::simulated(256, None))).unwrap();
         assert_eq!(object["machine"]["kind"], "simulated");
         let arms = object["arms"].as_array().unwrap();

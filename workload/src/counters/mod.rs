@@ -38,20 +38,15 @@ use object::{Separate, Together, Waiting};
 pub use life::{life, look};
 pub use shared::{shared_ns, upgrade_ns};
 pub use update::{Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns};
-pub use word::{AddFunction, Calls, ShareFunction, SumFunction};
+pub use word::Calls;
 
 words! {
     /// How an object has its per-CPU members.
     pub enum Form {
-        /// Three blocks, prepared for all CPUs.
         Eager = "eager",
-        /// One block, prepared for all CPUs.
         Merged = "merged",
-        /// One ready block.
         Cached = "cached",
-        /// No block until somebody shares it; then one that is prepared for all CPUs.
         Lazy = "lazy",
-        /// No block until somebody shares it; then a ready one.
         LazyAndCached = "lazy-and-cached",
     }
 }

@@ -99,6 +99,10 @@ fn told_own() -> Told<true> {
     Told(LazyCounter::bound())
 }
 
+fn called(calls: Calls) -> Called {
+    Called { calls, words: Default::default() }
+}
+
 fn own_ns<W: Word>(turns: Turns, new: impl Fn() -> W) -> Option<f64> {
     let words: [W; IN_TURN] = array::from_fn(|_| new());
     row_ns(turns, |at| words[at].add(1), |at| words[at].sum())
@@ -126,7 +130,7 @@ fn row_ns(turns: Turns, add: impl Fn(usize), sum: impl Fn(usize) -> i64) -> Opti
 
 /// Nanoseconds of an update through a call, by the counter's owner. None: the sum was wrong.
 pub fn add_called_ns(calls: Calls) -> Option<f64> {
-    own_ns(Turns::One, || Called::by(calls))
+    own_ns(Turns::One, || called(calls))
 }
 
 /// Nanoseconds of an update of a counter that another thread owns and that is not upgraded. None for a plain word, to which nobody else
@@ -188,7 +192,7 @@ pub fn add_upgraded_ns(updates: Updates, threads: (u32, &dyn Threads)) -> Option
 
 /// The same through a call, of a counter that is shared.
 pub fn add_called_upgraded_ns(calls: Calls, threads: (u32, &dyn Threads)) -> Option<f64> {
-    together_ns(&Called::by(calls), threads, CHUNK_OF_CELLS)
+    together_ns(&called(calls), threads, CHUNK_OF_CELLS)
 }
 
 fn together_ns(word: &impl Word, threads: (u32, &dyn Threads), chunk: u32) -> Option<f64> {

@@ -8,23 +8,19 @@ use machine::thread;
 /// Counters that are updated in turn, when they are more than one.
 pub(super) const IN_TURN: usize = 16;
 
+/// The memory of a counter behind C functions; zeroes are a new one.
+type CalledWords = [AtomicI64; 4];
+
 /// Counters behind C functions: those of a library, or of one that it is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
-    pub add: AddFunction,
-    /// Announces a second sharer; 0, or there is no memory.
-    pub share: ShareFunction,
-    pub sum: SumFunction,
+    /// `cm_counter_add`.
+    pub add: unsafe extern "C" fn(*mut CalledWords, i64),
+    /// `cm_counter_share` announces a second sharer; 0, or there is no memory.
+    pub share: unsafe extern "C" fn(*mut CalledWords) -> c_int,
+    /// `cm_counter_sum`.
+    pub sum: unsafe extern "C" fn(*const CalledWords) -> i64,
 }
-
-/// The memory of a counter behind C functions; zeroes are a new one.
-pub type CalledWords = [AtomicI64; 4];
-/// `cm_counter_add`.
-pub type AddFunction = unsafe extern "C" fn(*mut CalledWords, i64);
-/// `cm_counter_share`.
-pub type ShareFunction = unsafe extern "C" fn(*mut CalledWords) -> c_int;
-/// `cm_counter_sum`.
-pub type SumFunction = unsafe extern "C" fn(*const CalledWords) -> i64;
 
 pub(super) trait Word: Sync {
     fn add(&self, amount: i64);
@@ -187,18 +183,13 @@ impl<W: Word> Word for Spaced<W> {
     }
 }
 
-/// A counter behind C functions.
+/// A counter behind C functions. New ones are nobody's: the first thread that adds has it.
 pub(super) struct Called {
-    calls: Calls,
-    words: CalledWords,
+    pub(super) calls: Calls,
+    pub(super) words: CalledWords,
 }
 
 impl Called {
-    /// Nobody's: the first thread that adds has it.
-    pub(super) fn by(calls: Calls) -> Self {
-        Called { calls, words: CalledWords::default() }
-    }
-
     #[inline(always)]
     fn place(&self) -> *mut CalledWords {
         (&raw const self.words).cast_mut()

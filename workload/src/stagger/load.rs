@@ -54,30 +54,6 @@ impl Chance {
     }
 }
 
-/// When other users of the zone come on a CPU, and how long they hold its lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Others {
-    chance: Chance,
-    load: Load,
-    pub next_ns: u64,
-}
-
-impl Others {
-    pub fn of(load: Load, seed: u64, cpu: u32) -> Self {
-        let mut others = Self { chance: Chance::of(seed << 16 | u64::from(cpu), 2), load, next_ns: 0 };
-        others.go_on(0);
-        others
-    }
-
-    pub fn hold(&mut self) -> u64 {
-        self.chance.below(2 * self.load.others_hold_ns + 1)
-    }
-
-    pub fn go_on(&mut self, now_ns: u64) {
-        self.next_ns = now_ns + 1 + self.chance.around(self.load.gap_ns);
-    }
-}
-
 /// A CPU's page list, and when its load comes again.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages {
@@ -90,8 +66,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    pub fn of(load: Load, interval_ns: u64, seed: u64, cpu: u32) -> Self {
-        let seed = seed << 16 | u64::from(cpu);
+    pub fn of(load: Load, interval_ns: u64, seed: u64) -> Self {
         let mut pages = Self { chance: Chance::of(seed, 1), load, interval_ns, seed, on_list: KEPT, next_burst_ns: 0 };
         pages.go_on(0);
         pages
@@ -131,7 +106,7 @@ mod tests {
 
     #[test]
     fn burst_leaves_on_the_list_what_it_took() {
-        let mut pages = Pages::of(LOAD, 1_000_000_000, 1, 3);
+        let mut pages = Pages::of(LOAD, 1_000_000_000, 1);
         for _ in 0..1000 {
             pages.on_list += pages.burst();
             assert!((0..=MOST_BATCHES as u32 * BATCH).contains(&pages.surplus()));
@@ -144,9 +119,9 @@ mod tests {
     #[test]
     fn load_pauses_for_the_given_share_of_intervals() {
         let interval = 1_000_000_000;
-        let pages = Pages::of(Load { paused: 60, ..LOAD }, interval, 1, 3);
+        let pages = Pages::of(Load { paused: 60, ..LOAD }, interval, 1);
         let active = (0..10_000).filter(|&at| pages.is_active(at * interval + 5)).count();
         assert!((3800..4200).contains(&active), "{active}");
-        assert!(Pages::of(LOAD, interval, 1, 3).is_active(0));
+        assert!(Pages::of(LOAD, interval, 1).is_active(0));
     }
 }

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 use std::{fs, mem, thread};
 use workload::Threads;
 use workload::caches::{CacheCalls, GeneralCalls, Source, construct};
-use workload::counters::{AddFunction, Calls, ShareFunction, SumFunction};
+use workload::counters::Calls;
 
 /// This machine.
 pub struct Host;
@@ -31,46 +31,35 @@ impl Machine for Host {
 
     /// Of whichever library is preloaded.
     fn calls(&self) -> Result<Calls, String> {
-        let [add, share, sum] =
-            [function(c"cm_counter_add")?, function(c"cm_counter_share")?, function(c"cm_counter_sum")?];
         // SAFETY: they are what the header says of them, and a counter has as many words.
         unsafe {
             Ok(Calls {
-                add: mem::transmute::<Function, AddFunction>(add),
-                share: mem::transmute::<Function, ShareFunction>(share),
-                sum: mem::transmute::<Function, SumFunction>(sum),
+                add: typed(c"cm_counter_add")?,
+                share: typed(c"cm_counter_share")?,
+                sum: typed(c"cm_counter_sum")?,
             })
         }
     }
 
+    /// As the loader binds the names, whoever is preloaded.
     fn general_calls(&self, bytes: usize) -> Result<impl Source, String> {
-        // As the loader binds the names, whoever is preloaded.
-        let [allocate, free] = [function(c"malloc")?, function(c"free")?];
         // SAFETY: they are what the standard says of them.
-        let (allocate, free) =
-            unsafe { (mem::transmute::<Function, Allocate>(allocate), mem::transmute::<Function, Free>(free)) };
-        Ok(GeneralCalls { allocate, free, bytes })
+        unsafe { Ok(GeneralCalls { allocate: typed(c"malloc")?, free: typed(c"free")?, bytes }) }
     }
 
     /// Of whichever library is preloaded. It stays.
     fn cache_calls(&self, bytes: usize, has_constructor: bool) -> Result<impl Source, String> {
         type Create = unsafe extern "C" fn(*const c_char, usize, usize, *const CacheOptions) -> *mut u8;
-        let [create, allocate, free] =
-            [function(c"cm_cache_create")?, function(c"cm_cache_alloc")?, function(c"cm_cache_free")?];
         let constructor = has_constructor.then_some(construct as Hook);
         let (destructor, argument) = (None, null_mut());
         let options = CacheOptions { constructor, destructor, argument, limit: 0, batch: 0, typesafe_by_rcu: false };
         // SAFETY: they are what the header says of them.
         unsafe {
-            let cache = mem::transmute::<Function, Create>(create)(c"context".as_ptr(), bytes, 0, &options);
+            let cache = typed::<Create>(c"cm_cache_create")?(c"context".as_ptr(), bytes, 0, &options);
             if cache.is_null() {
                 return Err(format!("no cache could be made ({})", std::io::Error::last_os_error()));
             }
-            Ok(CacheCalls {
-                allocate: mem::transmute::<Function, unsafe extern "C" fn(*mut u8) -> *mut u8>(allocate),
-                free: mem::transmute::<Function, Hook>(free),
-                cache,
-            })
+            Ok(CacheCalls { allocate: typed(c"cm_cache_alloc")?, free: typed(c"cm_cache_free")?, cache })
         }
     }
 
@@ -92,8 +81,6 @@ fn read(file: &str) -> Result<String, String> {
     fs::read_to_string(file).map_err(|error| format!("cannot read {file} ({error})"))
 }
 
-type Allocate = unsafe extern "C" fn(usize) -> *mut u8;
-type Free = unsafe extern "C" fn(*mut u8);
 type Hook = unsafe extern "C" fn(*mut u8, *mut u8);
 
 /// `cm_cache_options` of the header. Zeroes ask for nothing.
@@ -124,6 +111,16 @@ pub fn function(name: &CStr) -> Result<Function, String> {
         return Err(format!("there is no function {}: a library with it has to be preloaded", name.to_string_lossy()));
     }
     Ok(found)
+}
+
+/// The same as a pointer to a function.
+///
+/// # Safety
+/// `F` is such a pointer, of the function's type.
+unsafe fn typed<F>(name: &CStr) -> Result<F, String> {
+    const { assert!(size_of::<F>() == size_of::<Function>()) };
+    // SAFETY: passed on.
+    Ok(unsafe { mem::transmute_copy(&function(name)?) })
 }
 
 /// Threads that stay where they are: the scheduler might put two that wait for each other on one CPU.

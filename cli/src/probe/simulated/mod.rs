@@ -124,25 +124,6 @@ mod tests {
     }
 
     #[test]
-    fn simulated_probe_repeats_the_same_figures() {
-        for line in [
-            "counters life 80 8 eager",
-            "counters shared 80 8 lazy-and-cached",
-            "counters upgraded 2 atomic",
-            "counters look 80 8 eager",
-            "cache pair 2 64 dedicated",
-            "kicks groups 20 71 kick-on-create",
-            "kicks replace 20 71",
-            "stagger run 72 72 1000000 2 500000 10000 1000000 300000 50 1 zero all 7 posted",
-            "stagger drains 72 36 1000000 2 500000 10000 1000000 300000 0 0 zero even 7 aligned",
-        ] {
-            let [first, second] = [measured_on(72, line).unwrap(), measured_on(72, line).unwrap()];
-            assert_eq!(first, second, "{line}");
-            assert!(first.iter().all(|figure| figure.is_finite()), "{line}: {first:?}");
-        }
-    }
-
-    #[test]
     fn zeroing_for_many_cpus_costs_more_than_for_few() {
         let setup = |cpus: usize, form| measured_on(256, &format!("counters life {cpus} 8 {form}")).unwrap()[2];
         assert!(setup(256, "eager") > 2.0 * setup(8, "eager"));
