@@ -94,7 +94,7 @@ pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failu
     let profile = named.map_or_else(|| measured(&rounds, &machine, &probes), Ok)?;
     let here = validate::here(&profile, &rounds, &probes).map_err(Failure::of)?;
     let mut curves = Vec::new();
-    let model = |profile: &Profile, operation, threads: &[u32]| probes.increments(profile, operation, threads);
+    let model = |profile: &Profile, threads: &[u32]| probes.increments(profile, threads);
     // The shipped profiles, and the named one if it is a file.
     let own = request.profile.as_deref().filter(|name| !Profile::names().any(|shipped| shipped == *name));
     let mut names: Vec<&str> = Profile::names().collect();
@@ -115,7 +115,6 @@ pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failu
         let object = object.with("profile", &profile).and_then(|it| it.with("here", &here)?.with("curves", &curves));
         object.and_then(|object| object.write(path)).map_err(Failure::of)?;
     }
-    // Errors at curves without a fit are printed, and are not failures.
     let is_missed = here.iter().any(Here::is_missed) || curves.iter().any(Held::is_missed);
     Ok(if is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -86,21 +86,10 @@ pub const MOST: &str = "most";
 /// Costs of which more is less: a line that stays near for longer, or with whoever got it, who does more before it goes on.
 const LESS_IS_MORE: [&str; 2] = ["turn", "grip"];
 
-/// What is done by all threads of a curve.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Operation {
-    /// All add to one word, atomically.
-    AtomicIncrement,
-    /// Each adds to a word of its own.
-    PerCpuIncrement,
-}
-
-/// A published measurement: nanoseconds of an operation of each thread, by how many threads do it at once.
+/// A published measurement: nanoseconds of an atomic addition of each thread, by how many threads add to one word at once.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    pub operation: Operation,
     pub source: String,
     /// Threads, each on a CPU of its own, and nanoseconds.
     pub points: Vec<(u32, f64)>,
@@ -263,8 +252,7 @@ mod tests {
             let again: Profile = Profile::parse(&profile.text().unwrap()).unwrap();
             assert_eq!(again, profile, "as it was written");
             for curve in profile.curves {
-                let seen = if curve.operation == Operation::AtomicIncrement { 3 } else { 0 };
-                assert_eq!((curve.seen().count(), curve.held_out().count()), (seen, curve.points.len() - seen));
+                assert_eq!((curve.seen().count(), curve.held_out().count()), (3, curve.points.len() - 3));
             }
         }
     }

@@ -59,23 +59,3 @@ impl Threads for OfStd {
         std::thread::scope(|scope| (0..count).for_each(|number| drop(scope.spawn(move || work(number)))));
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn meeting_releases_threads_when_all_have_come() {
-        const ROUNDS: u32 = 100;
-        let (meeting, came) = (Meeting::of(3), AtomicU32::new(0));
-        OfStd.run(3, &|_| {
-            for round in 1..=ROUNDS {
-                came.fetch_add(1, Ordering::Relaxed);
-                meeting.wait();
-                assert!(came.load(Ordering::Relaxed) >= 3 * round);
-                meeting.wait();
-            }
-        });
-        assert_eq!(came.into_inner(), 3 * ROUNDS);
-    }
-}

@@ -1,9 +1,9 @@
-//! `commensal workload counters|cache|kicks|grace|primitives|sections|stagger|increments WHAT …`: one arm of one row of an experiment of the lab, in a
-//! process of its own.
+//! `commensal workload counters|cache|kicks|grace|primitives|sections|stagger|increments WHAT …`: one arm of one row of
+//! an experiment of the lab, in a process of its own, which prints a line of figures.
 //!
-//! Here are the threads and the printing; what is done is in the package `workload`, which has neither. The probe is run before the command
-//! line is parsed, as the bundled programs are, which know nothing of the runtime and so cannot have it. A line on standard output
-//! has the figures. `simulated CPUS` before the words has them measured on a simulated machine with so many CPUs, whose costs `@PROFILE` behind
+//! Here are the threads and the printing; what is done is in the package `workload`, which has neither. The probe is run
+//! before the command line is parsed, as the bundled programs are, which know nothing of the runtime and so cannot have
+//! it. `simulated CPUS` before the words measures on a simulated machine with so many CPUs, whose costs `@PROFILE` behind
 //! their number names. `increments` are what published curves measured, simulated.
 
 mod host;
@@ -12,8 +12,8 @@ mod simulated;
 use std::process::ExitCode;
 
 use host::Host;
-use host::figures::{measure, number};
-use lab::profile::{Operation, Profile};
+use host::figures::{measure, number, unexpected};
+use lab::profile::Profile;
 use simulated::costs;
 
 /// The probes by name.
@@ -41,17 +41,13 @@ fn find_profile(name: &str) -> Result<Profile, String> {
     Profile::find(name).map_err(|error| format!("{error:#}"))
 }
 
-/// `PROFILE atomic|per-cpu THREADS…`: nanoseconds of an addition of each thread, for each number of threads.
+/// `PROFILE THREADS…`: nanoseconds of an addition of each thread to one word, for each number of threads.
 fn increments(words: &[&str]) -> Result<Vec<f64>, String> {
-    let (name, operation, threads) = match *words {
-        [name, "atomic", ref threads @ ..] => (name, Operation::AtomicIncrement, threads),
-        [name, "per-cpu", ref threads @ ..] => (name, Operation::PerCpuIncrement, threads),
-        _ => return Err(format!("the arguments are {words:?}; expected PROFILE atomic|per-cpu THREADS…")),
-    };
+    let [name, ref threads @ ..] = *words else { return unexpected(words, "PROFILE THREADS…") };
     let profile = find_profile(name)?;
     let increment = |word: &&str| {
         let threads = number("number of threads", word, 1..=profile.cpus)?;
-        simulated::increments::increment_ns(profile.cpus, costs(&profile), operation, threads as u32)
+        simulated::increments::increment_ns(profile.cpus, costs(&profile), threads as u32)
     };
     threads.iter().map(increment).collect()
 }

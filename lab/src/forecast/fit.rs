@@ -31,7 +31,7 @@ pub fn fit(profile: &Profile, curve: &Curve, model: &Model) -> Result<Result<Pro
     let mut fitted = profile.clone();
     for (Fitted { cost: name, threads }, target) in curve.seen() {
         let start = fitted.cost(name).value.max(f64::MIN_POSITIVE);
-        let taken = |cost: f64| Ok(model(&fitted.with(name, cost), curve.operation, &[*threads])?[0]);
+        let taken = |cost: f64| Ok(model(&fitted.with(name, cost), &[*threads])?[0]);
         let cost = halved((start / FURTHEST, start * FURTHEST), target, taken)?;
         let reached = taken(cost)?;
         if (reached / target - 1.0).abs() >= MET {
@@ -47,10 +47,9 @@ pub fn fit(profile: &Profile, curve: &Curve, model: &Model) -> Result<Result<Pro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::Operation;
 
     /// Takes a latency for two, and a service for each of more, of which one in a burst is long.
-    fn model(profile: &Profile, _: Operation, threads: &[u32]) -> Result<Vec<f64>> {
+    fn model(profile: &Profile, threads: &[u32]) -> Result<Vec<f64>> {
         let cost = |name: &str| profile.cost(name).value;
         let of = |threads: u32| match threads {
             2 => cost("cluster.latency"),
@@ -63,14 +62,14 @@ mod tests {
     fn curve(points: Vec<(u32, f64)>) -> Curve {
         let fitted = [("cluster.latency", 2), ("cluster.service", 8), ("turn", 64)];
         let fitted = fitted.map(|(cost, threads)| Fitted { cost: cost.to_owned(), threads }).to_vec();
-        Curve { operation: Operation::AtomicIncrement, source: "made up".to_owned(), points, fitted }
+        Curve { source: "made up".to_owned(), points, fitted }
     }
 
     #[test]
     fn fit_recovers_costs_from_its_own_points_only() {
         let profile = Profile::find("xeon-448").unwrap();
         let truth = profile.with("cluster.latency", 81.0).with("cluster.service", 13.0);
-        let points = [2, 8, 64].into_iter().zip(model(&truth, Operation::AtomicIncrement, &[2, 8, 64]).unwrap());
+        let points = [2, 8, 64].into_iter().zip(model(&truth, &[2, 8, 64]).unwrap());
         let nonsense = [(1, 1e6), (16, 1e-6), (128, 1e6)];
         let fitted = fit(&profile, &curve(points.chain(nonsense).collect()), &model).unwrap().unwrap();
         for name in ["cluster.latency", "cluster.service", "turn"] {

@@ -16,12 +16,12 @@ use anyhow::{Context, Result};
 
 use crate::experiment::probing::{asked_of, words};
 use crate::process::Interrupt;
-use crate::profile::{Operation, Profile};
+use crate::profile::Profile;
 use crate::progress::Progress;
 use rounds::Probed;
 
-/// Nanoseconds of an operation of each of so many threads, on a machine with the profile's costs.
-pub type Model<'a> = dyn Fn(&Profile, Operation, &[u32]) -> Result<Vec<f64>> + 'a;
+/// Nanoseconds of an addition of each of so many threads to one word, on a machine with the profile's costs.
+pub type Model<'a> = dyn Fn(&Profile, &[u32]) -> Result<Vec<f64>> + 'a;
 
 /// From the least of these to the most. Waits may meet otherwise, and more cost less: so a band is of all that was simulated, whichever is the least.
 fn band(all: &[f64]) -> [f64; 2] {
@@ -42,12 +42,8 @@ impl<'a> Probes<'a> {
     }
 
     /// What published curves measured, simulated.
-    pub fn increments(&self, profile: &Profile, operation: Operation, threads: &[u32]) -> Result<Vec<f64>> {
-        let word = match operation {
-            Operation::AtomicIncrement => "atomic",
-            Operation::PerCpuIncrement => "per-cpu",
-        };
-        let of_all = ["workload", "increments", &self.written(profile)?, word].map(str::to_owned);
+    pub fn increments(&self, profile: &Profile, threads: &[u32]) -> Result<Vec<f64>> {
+        let of_all = ["workload", "increments", &self.written(profile)?].map(str::to_owned);
         self.ask(&of_all.into_iter().chain(threads.iter().map(u32::to_string)).collect::<Vec<_>>())
     }
 

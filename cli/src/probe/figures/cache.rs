@@ -8,34 +8,19 @@ use super::{Machine, number, threads, unexpected};
 const EXPECTED: &str = "pair solo|THREADS BYTES SOURCE, construct SOURCE or bytes BYTES SOURCE, where SOURCE is malloc, cache, general, dedicated or \
                         small-arrays, and for construct also constructed";
 
-/// What is measured of a source, which has another type for each word.
+/// What a function says of a source, which has another type for each word.
 macro_rules! of_source {
-    ($word:expr, $bytes:expr, $machine:expr, |$source:ident| $figure:expr) => {{
-        let bytes: usize = $bytes;
-        let no_memory = || "there is no memory for a cache".to_owned();
+    ($word:expr, $bytes:expr, $machine:expr, $function:ident($($argument:expr),*)) => {{
+        let (bytes, none) = ($bytes, "there is no memory for a cache");
         match $word {
-            "malloc" => {
-                let $source = &$machine.general_calls(bytes)?;
-                $figure
-            }
-            "cache" => {
-                let $source = &$machine.cache_calls(bytes, false)?;
-                $figure
-            }
-            "general" => {
-                let $source = &General { bytes };
-                $figure
-            }
-            "dedicated" => {
-                let $source = &Dedicated::of(bytes).ok_or_else(no_memory)?;
-                $figure
-            }
-            "small-arrays" => {
-                let $source = &Dedicated::with_small_arrays(bytes).ok_or_else(no_memory)?;
-                $figure
-            }
+            "malloc" => $function(&$machine.general_calls(bytes)?, $($argument),*),
+            "cache" => $function(&$machine.cache_calls(bytes, false)?, $($argument),*),
+            "general" => $function(&General { bytes }, $($argument),*),
+            "dedicated" => $function(&Dedicated::of(bytes).ok_or(none)?, $($argument),*),
+            "small-arrays" => $function(&Dedicated::with_small_arrays(bytes).ok_or(none)?, $($argument),*),
             word => {
-                Err(format!("the source is `{word}`; expected one of malloc, cache, general, dedicated, small-arrays"))?
+                let words = "malloc, cache, general, dedicated, small-arrays";
+                return Err(format!("the source is `{word}`; expected one of {words}"));
             }
         }
     }};
@@ -48,21 +33,19 @@ pub fn measure(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, Strin
     let bytes_of = |word| number("number of bytes", word, size_of::<usize>()..=32 << 10);
     let figures = match *words {
         // The process never had another thread.
-        ["pair", "solo", bytes, word] => of_source!(word, bytes_of(bytes)?, machine, |source| one(solo_ns(source))),
+        ["pair", "solo", bytes, word] => one(of_source!(word, bytes_of(bytes)?, machine, solo_ns())),
         ["pair", count, bytes, word] => {
             let (count, bytes) = (threads(count)?, bytes_of(bytes)?);
             let threads = machine.threads(count)?;
-            of_source!(word, bytes, machine, |source| one(pair_ns(source, (count, &threads))))
+            one(of_source!(word, bytes, machine, pair_ns((count, &threads))))
         }
         ["construct", "constructed"] => {
             constructed(&machine.cache_calls(CONSTRUCTED_BYTES, true)?, true).map(Vec::from)
         }
-        ["construct", word] => {
-            of_source!(word, CONSTRUCTED_BYTES, machine, |source| constructed(source, false).map(Vec::from))
-        }
+        ["construct", word] => of_source!(word, CONSTRUCTED_BYTES, machine, constructed(false)).map(Vec::from),
         ["bytes", bytes, word] => {
             let bytes = bytes_of(bytes)?;
-            of_source!(word, bytes, machine, |source| one(bytes_per_object(source, bytes, || machine.resident())?))
+            one(of_source!(word, bytes, machine, bytes_per_object(bytes, || machine.resident()))?)
         }
         _ => return unexpected(words, EXPECTED),
     };

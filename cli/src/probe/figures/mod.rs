@@ -48,7 +48,7 @@ pub fn measure(probe: &str, words: &[&str], machine: &impl Machine) -> Result<Ve
     }
 }
 
-fn unexpected<T>(words: &[&str], expected: &str) -> Result<T, String> {
+pub fn unexpected<T>(words: &[&str], expected: &str) -> Result<T, String> {
     Err(format!("the arguments are {words:?}; expected {expected}"))
 }
 

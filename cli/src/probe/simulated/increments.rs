@@ -1,13 +1,9 @@
 //! What the published curves measured, on the simulated machine: each of so many threads adds, again and again.
 
-use lab::profile::Operation;
 use simulated::simulation::{self, Costs, Job, Place, Settings, run, simulate, time_ns};
-use simulated::slot;
-use simulated::sync::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use simulated::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Additions of each thread to its own word: they all take the same time.
-const OWN: u64 = 500;
-/// To one word, they do not: so long, and as much longer for each thread, in nanoseconds.
+/// Threads add for so long, and as much longer for each thread, in nanoseconds.
 const LEAST_NS: u64 = 3000;
 const EACH_NS: u64 = 1500;
 /// Of that, the first part in so many is left out.
@@ -17,14 +13,15 @@ const SOON_NS: u64 = 40_000;
 /// And begin so closely together.
 const STEP_NS: u64 = 20;
 
-/// Nanoseconds of an addition of each of so many threads, each on a CPU of its own, on a machine with so many CPUs.
-pub fn increment_ns(cpus: usize, costs: Costs, operation: Operation, threads: u32) -> Result<f64, String> {
+/// Nanoseconds of an addition of each of so many threads to one word, each on a CPU of its own, on a machine with so many
+/// CPUs.
+pub fn increment_ns(cpus: usize, costs: Costs, threads: u32) -> Result<f64, String> {
+    simulated(cpus, costs, || together_ns(threads))
+}
+
+fn simulated<T>(cpus: usize, costs: Costs, work: impl FnOnce() -> T) -> Result<T, String> {
     let settings = Settings { cpus, costs, most_steps: u64::MAX, most_ns: super::MOST_NS, ..Settings::default() };
-    let report = simulate(settings, None, || match operation {
-        Operation::AtomicIncrement => together_ns(threads),
-        Operation::PerCpuIncrement => own_ns(threads),
-    });
-    report.outcome.map_err(|failure| format!("the simulation failed: {failure}"))
+    simulate(settings, None, work).outcome.map_err(|failure| format!("the simulation failed: {failure}"))
 }
 
 /// Runs `work` in so many threads, from the same moment on, which it is told.
@@ -72,22 +69,6 @@ fn together_ns(threads: u32) -> f64 {
     counted as f64 * f64::from(threads) / done.into_inner() as f64
 }
 
-fn own_ns(threads: u32) -> f64 {
-    let total = AtomicU64::new(0);
-    on_each(threads, &|_| {
-        let own = AtomicI64::new(0);
-        let word = (&raw const own).cast_mut().cast::<u8>();
-        // SAFETY: it is an atomic, to which this thread alone adds.
-        let add = || unsafe { slot::local_add::<0>(word, 1) };
-        // The first one brings the line.
-        add();
-        let start = time_ns();
-        (0..OWN).for_each(|_| add());
-        total.fetch_add((time_ns() - start) * 1000 / OWN, Ordering::Relaxed);
-    });
-    total.into_inner() as f64 / 1000.0 / f64::from(threads)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,36 +87,38 @@ mod tests {
         }
     }
 
-    fn taken(operation: Operation, threads: u32) -> f64 {
-        increment_ns(128, costs(), operation, threads).expect("nothing fails")
-    }
-
     /// One line, N CPUs, known times: what comes out follows from these.
     #[test]
     fn throughput_is_what_follows_from_the_costs() {
-        let is_near = |found: f64, expected: f64, by: f64| {
+        for (threads, expected, by) in [
+            (1, 5.0, 0.02),
+            // Of two in turn each waits for its request: a latency, and its own operation.
+            (2, 45.0, 0.03),
+            // Of many nobody does: the line goes from one to the next after its service, and the operation.
+            (4, 4.0 * 20.0, 0.03),
+            (32, 32.0 * 20.0, 0.03),
+            // Each tenth goes to the other socket.
+            (64, 64.0 * (20.0 + 100.0 / 10.0), 0.05),
+        ] {
+            let found = increment_ns(128, costs(), threads).expect("nothing fails");
             assert!((found / expected - 1.0).abs() < by, "{found} ns, and {expected} were expected");
-        };
-        let atomic = |threads| taken(Operation::AtomicIncrement, threads);
-        is_near(atomic(1), 5.0, 0.02);
-        // Of two in turn each waits for its request: a latency, and its own operation.
-        is_near(atomic(2), 45.0, 0.03);
-        // Of many nobody does: the line goes from one to the next after its service, and the operation.
-        for threads in [4, 8, 32] {
-            is_near(atomic(threads), f64::from(threads) * 20.0, 0.03);
         }
-        // Each tenth goes to the other socket.
-        is_near(atomic(64), 64.0 * (20.0 + 100.0 / 10.0), 0.05);
-        is_near(taken(Operation::PerCpuIncrement, 1), 3.0, 0.01);
-        is_near(taken(Operation::PerCpuIncrement, 128), 3.0, 0.01);
     }
 
     #[test]
     fn threads_of_one_core_slow_each_other_down() {
         let topology = Topology { threads: 2, has_siblings_last: true, cores: 16, clusters: 1, near_sockets: 2 };
         let costs = Costs { topology, sibling_percent: 150, ..costs() };
-        let own = |threads| increment_ns(64, costs, Operation::PerCpuIncrement, threads).unwrap();
-        assert!((own(32) - 3.0).abs() < 0.05, "one of each core");
-        assert!((own(64) / 4.5 - 1.0).abs() < 0.03, "both: {}", own(64));
+        let took = |threads| {
+            let longest = AtomicU64::new(0);
+            let work = |start| {
+                (0..100).for_each(|_| simulation::work(100));
+                longest.fetch_max(time_ns() - start, Ordering::Relaxed);
+            };
+            simulated(64, costs, || on_each(threads, &work)).unwrap();
+            longest.into_inner() as f64
+        };
+        let (one, both) = (took(32), took(64));
+        assert!((both / one / 1.5 - 1.0).abs() < 0.03, "{one} ns with one thread of each core, {both} ns with both");
     }
 }
