@@ -1,5 +1,5 @@
-//! `commensal lab calibrate`, `lab validate` and `lab forecast`: the costs of a simulated machine, its errors, and its forecasts
-//! for larger machines.
+//! `commensal lab calibrate`, `lab validate` and `lab forecast`: the costs of a simulated machine, its errors, and its
+//! forecasts for larger machines.
 
 use std::process::ExitCode;
 
@@ -111,7 +111,7 @@ pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failu
     );
     places::show(&text, request.json.as_deref())?;
     if let Some(path) = &request.json {
-        let object = Object::of_figures("validate", &machine, Vec::new());
+        let object = Object::of_figures("validate", &machine, validate::figures(&here));
         let object = object.with("profile", &profile).and_then(|it| it.with("here", &here)?.with("curves", &curves));
         object.and_then(|object| object.write(path)).map_err(Failure::of)?;
     }

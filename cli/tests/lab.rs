@@ -284,7 +284,6 @@ fn model_is_validated_on_points_that_no_fit_has_seen() {
     fs::write(&file, flat.text().unwrap()).unwrap();
     let done =
         commensal().args(["lab", "validate", "--quick", "--json", "-", "--profile"]).arg(&file).output().unwrap();
-    // On another machine than that profile's it is off, and that is said.
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
     let found = valid(&done.stdout);
     // That of the flat machine comes behind the published ones.

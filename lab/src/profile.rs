@@ -1,5 +1,5 @@
-//! Profiles of simulated machines: what takes how long there, with a source for each figure. They are data; the simulated machine has none of its own but for
-//! round ones.
+//! Profiles of simulated machines: what takes how long there, with a source for each figure. They are data; the
+//! simulated machine has none of its own but for round ones.
 #![allow(missing_docs)]
 
 use std::collections::BTreeMap;
@@ -68,7 +68,8 @@ pub struct Topology {
     pub near_sockets: usize,
 }
 
-/// A figure, the band in which it is believed to be, from the least of what sources say or what was measured to the most, and who says so.
+/// A figure, the band in which it is believed to be, from the least of what sources say or what was measured to the
+/// most, and who says so.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
@@ -83,10 +84,12 @@ pub const LEAST: &str = "least";
 /// Where it takes the most.
 pub const MOST: &str = "most";
 
-/// Costs of which more is less: a line that stays near for longer, or with whoever got it, who does more before it goes on.
+/// Costs of which more is less: a line that stays near for longer, or with whoever got it, who does more before it goes
+/// on.
 const LESS_IS_MORE: [&str; 2] = ["turn", "grip"];
 
-/// A published measurement: nanoseconds of an atomic addition of each thread, by how many threads add to one word at once.
+/// A published measurement: nanoseconds of an atomic addition of each thread, by how many threads add to one word at
+/// once.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {

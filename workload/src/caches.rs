@@ -1,8 +1,8 @@
-//! One object, from an object cache or from the general size classes: an allocation and a release, alone and with the work that makes raw memory
-//! an object; and how much memory an object takes.
+//! One object, from an object cache or from the general size classes: an allocation and a release, alone and with the
+//! work that makes raw memory an object; and how much memory an object takes.
 
 use crate::Threads;
-use crate::timing::{floor_ns, long_or_short, sixteen_times, together_ns};
+use crate::timing::{floor_ns, long_or_short, sixteen_times, task_floor_ns, together_ns};
 use commensal::caches::{ObjectCache, Wanted};
 use commensal::heap;
 use core::array;
@@ -58,7 +58,8 @@ impl Dedicated {
         ObjectCache::create(&Wanted::plain(b"context", bytes, 1)).ok().map(Dedicated)
     }
 
-    /// Likewise, with arrays of eight objects that do not grow with the load, and enough of them for what is measured here.
+    /// Likewise, with arrays of eight objects that do not grow with the load, and enough of them for what is measured
+    /// here.
     pub fn with_small_arrays(bytes: usize) -> Option<Self> {
         let cache = Self::of(bytes)?;
         cache.0.tune(4 * DEPTH, 8).ok()?;
@@ -148,7 +149,8 @@ pub fn pair_ns(source: &impl Source, threads: (u32, &dyn Threads)) -> Option<f64
     better(|| Some(rolled()?.0), || Some(unrolled()?.0))
 }
 
-/// Some allocators are faster when they are called from one place, others from many. Where that makes no difference, one is measured.
+/// Some allocators are faster when they are called from one place, others from many. Where that makes no difference,
+/// one is measured.
 fn better(rolled: impl FnOnce() -> Option<f64>, unrolled: impl FnOnce() -> Option<f64>) -> Option<f64> {
     if IS_STEADY { rolled() } else { Some(rolled()?.min(unrolled()?)) }
 }
@@ -185,10 +187,11 @@ fn each<const UNROLLED: bool>(objects: &mut [*mut u8; DEPTH], mut task: impl FnM
     }
 }
 
-/// The same objects where each user has to make them of raw memory, or where they stay made: then it is counted as wrong if one is not.
-/// None: no memory, or an object was not constructed.
+/// The same objects where each user has to make them of raw memory, or where they stay made: then it is counted as
+/// wrong if one is not. None: no memory, or an object was not constructed.
 ///
-/// Nanoseconds of an allocation, the constructor if it is needed, a look at the object, and a release; and of the constructor alone.
+/// Nanoseconds of an allocation, the constructor if it is needed, a look at the object, and a release; and of the
+/// constructor alone.
 pub fn constructed(source: &impl Source, stays: bool) -> Option<[f64; 2]> {
     // Not known to the compiler, which could know all words else.
     let last = black_box(constructed_words()[WORDS - 1]);
@@ -221,14 +224,11 @@ pub fn constructed(source: &impl Source, stays: bool) -> Option<[f64; 2]> {
 /// The constructor of objects that stay the caller's.
 fn constructor_ns(source: &impl Source) -> Option<f64> {
     let objects = allocated::<false>(source)?;
-    let time = floor_ns(|rounds| {
-        // SAFETY: so many bytes of each are ours.
-        (0..rounds).for_each(|_| objects.iter().for_each(|&object| unsafe { construct(object, null_mut()) }));
-        Some(())
-    });
+    // SAFETY: so many bytes of each are ours.
+    let time = task_floor_ns(|| objects.iter().for_each(|&object| unsafe { construct(object, null_mut()) }));
     // SAFETY: each was allocated above.
     objects.iter().for_each(|&object| unsafe { source.free(object) });
-    Some(time? / DEPTH as f64)
+    Some(time / DEPTH as f64)
 }
 
 /// Makes an object of raw memory of [`CONSTRUCTED_BYTES`].
@@ -250,7 +250,8 @@ fn constructed_words() -> [u64; WORDS] {
     })
 }
 
-/// Bytes that an object takes, everything counted, by what `resident` says of the process before and after so many are alive. None: no memory.
+/// Bytes that an object takes, everything counted, by what `resident` says of the process before and after so many are
+/// alive. None: no memory.
 pub fn bytes_per_object<E>(
     source: &impl Source, bytes: usize, resident: impl Fn() -> Result<u64, E>,
 ) -> Result<Option<f64>, E> {

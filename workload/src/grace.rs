@@ -1,5 +1,6 @@
-//! Threads that open and close files, as far as memory is concerned: an object is allocated, put into a table where others find it, taken out, and freed after a
-//! grace period. How they come to report is what differs; and how long a thread can hold grace periods up that loops for long.
+//! Threads that open and close files, as far as memory is concerned: an object is allocated, put into a table where
+//! others find it, taken out, and freed after a grace period. How they come to report is what differs; and how long a
+//! thread can hold grace periods up that loops for long.
 
 use crate::Threads;
 use crate::shared::{Array, Outcome};
@@ -82,7 +83,8 @@ pub struct Size {
     pub threads: u32,
     /// What an operation takes besides, for names and permissions.
     pub work_ns: u64,
-    /// Operations of a task: after it, a thread is surely in no section, and goes offline for once, whatever the policy.
+    /// Operations of a task: after it, a thread is surely in no section, and goes offline for once, whatever the
+    /// policy.
     pub task: u64,
     /// Objects that wait in a slot before it asks for a grace period.
     pub lazy_limit: u32,
@@ -155,7 +157,8 @@ fn work(
     Some(())
 }
 
-/// So far: operations, grace periods, how often an array of files ran out, and how often a lock of the depot was not free.
+/// So far: operations, grace periods, how often an array of files ran out, and how often a lock of the depot was not
+/// free.
 fn counts(desks: &[Desk]) -> Option<[u64; 4]> {
     let operations = desks.iter().map(|desk| desk.operations.load(Ordering::Relaxed)).sum();
     let bytes = size_class::size(size_class::class_for(BYTES)) as u64;
@@ -169,10 +172,12 @@ fn counts(desks: &[Desk]) -> Option<[u64; 4]> {
     Some([operations, rcu::grace_periods(), refills, shards.report().waited.contended])
 }
 
-/// So many threads open and close files, and one waits for readers now and then. None: no memory, or a policy was refused.
+/// So many threads open and close files, and one waits for readers now and then. None: no memory, or a policy was
+/// refused.
 ///
-/// Operations of all threads in a second, milliseconds of a wait in the mean, grace periods in a second, objects for each of them; for each
-/// operation how often an array ran out and how often a lock of the depot was not free; and the most bytes that waited.
+/// Operations of all threads in a second, milliseconds of a wait in the mean, grace periods in a second, objects for
+/// each of them; for each operation how often an array ran out and how often a lock of the depot was not free; and the
+/// most bytes that waited.
 pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<[f64; 7]> {
     arm.begin()?;
     rcu::set_knob("lazy_limit", size.lazy_limit).ok()?;
@@ -217,8 +222,8 @@ pub fn files(arm: Arm, size: Size, threads: &dyn Threads) -> Option<[f64; 7]> {
     outcome.into_inner().filter(|_| !has_failed.into_inner())
 }
 
-/// One thread loops for so long, or but for [`Loop::Retires`] until the grace period is over, and holds up a grace period that another one asks for.
-/// None: no memory, or a policy was refused.
+/// One thread loops for so long, or but for [`Loop::Retires`] until the grace period is over, and holds up a grace
+/// period that another one asks for. None: no memory, or a policy was refused.
 ///
 /// Milliseconds of the grace period, and the most bytes that waited.
 pub fn hold_out(arm: Arm, looks: Loop, hold_ns: u64, threads: &dyn Threads) -> Option<[f64; 2]> {

@@ -1,4 +1,5 @@
-//! Groups that make caches, and caches whose arrays are replaced, while a thread is busy on every other CPU: how often others are interrupted for it.
+//! Groups that make caches, and caches whose arrays are replaced, while a thread is busy on every other CPU: how often
+//! others are interrupted for it.
 
 use crate::Threads;
 use crate::shared::{Array, Outcome};
@@ -50,11 +51,12 @@ fn since(before: Counts, interrupts: Interrupts<'_>) -> Counts {
     array::from_fn(|at| now[at] - before[at])
 }
 
-/// Creates so many groups with a limit, enters each, and allocates first objects there; then destroys them all; and does a part of it again.
-/// Meanwhile so many other threads are busy. None: no memory, or a kick was refused.
+/// Creates so many groups with a limit, enters each, and allocates first objects there; then destroys them all; and
+/// does a part of it again. Meanwhile so many other threads are busy. None: no memory, or a kick was refused.
 ///
-/// The figures of [`among_busy`] for creating, entering and first objects; nanoseconds of a first object, in the mean, where its memory is
-/// touched for the first time, and in groups that come after others have gone; and seconds of destroying everything.
+/// The figures of [`among_busy`] for creating, entering and first objects; nanoseconds of a first object, in the mean,
+/// where its memory is touched for the first time, and in groups that come after others have gone; and seconds of
+/// destroying everything.
 pub fn groups(many: usize, kick: Kick, busy: (u32, &dyn Threads), interrupts: Interrupts<'_>) -> Option<[f64; 7]> {
     let ([kicks, sent, background, elapsed_s], [first_ns, warm_ns, teardown_s]) =
         among_busy(busy, interrupts, &|| (), || {
@@ -84,7 +86,8 @@ fn round(many: usize, kick: Kick, interrupts: Interrupts<'_>) -> Option<(Counts,
 /// Nanoseconds of the first object of each size, in a group that is entered for it. They are released with the group.
 fn first_objects(group: &Group<'_>, kick: Kick) -> Option<u64> {
     let mut entry = Entry::new();
-    // SAFETY: the entry stays here until it is left; the group outlives it, and so does nothing that is allocated inside.
+    // SAFETY: the entry stays here until it is left; the group outlives it, and so does nothing that is allocated
+    // inside.
     let is_inside = unsafe { Entry::enter(&raw mut entry, group.core()) };
     let start = now_ns();
     let all = SIZES.iter().all(|&bytes| {
@@ -97,8 +100,8 @@ fn first_objects(group: &Group<'_>, kick: Kick) -> Option<u64> {
     (all && has_left).then_some(elapsed)
 }
 
-/// Replaces a cache's arrays so many times while each busy thread uses the cache: the figures of [`among_busy`]. None: no memory, or a kick was
-/// refused.
+/// Replaces a cache's arrays so many times while each busy thread uses the cache: the figures of [`among_busy`]. None:
+/// no memory, or a kick was refused.
 pub fn replacements(many: usize, busy: (u32, &dyn Threads), interrupts: Interrupts<'_>) -> Option<[f64; 4]> {
     let cache = ObjectCache::create(&Wanted::plain(b"live", 64, 8)).ok()?;
     let use_it = || {
@@ -126,9 +129,11 @@ pub fn replacements(many: usize, busy: (u32, &dyn Threads), interrupts: Interrup
     Some([kicks, sent, background, tuning_ns as f64 / 1e9])
 }
 
-/// Does the work in one thread while the others are busy, and then as long as that nothing: so it is known what comes by itself.
+/// Does the work in one thread while the others are busy, and then as long as that nothing: so it is known what comes
+/// by itself.
 ///
-/// Kicks by this process, interrupts that all CPUs were sent for the work, as many as would have been sent without it, and seconds.
+/// Kicks by this process, interrupts that all CPUs were sent for the work, as many as would have been sent without it,
+/// and seconds.
 fn among_busy<T: Send>(
     (busy, threads): (u32, &dyn Threads), interrupts: Interrupts<'_>, meanwhile: &(dyn Fn() + Sync),
     work: impl Fn() -> Option<(Counts, T)> + Sync,

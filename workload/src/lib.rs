@@ -1,10 +1,8 @@
 //! What the lab's experiments do with the runtime, for every machine.
 //!
-//! Each function does one task under one form and hands back figures; it uses the runtime and the machine and nothing else, so that
-//! the same source runs on Linux and on a simulated machine. Threads come from the caller ([`Threads`]), who has them. Nothing here
-//! allocates, prints or knows how it is compared: that is the lab's matter.
-//!
-//! [`counters`], [`caches`], [`kicks`], [`grace`], [`stagger`], [`primitives`] and [`sections`] may use `shared`, [`timing`] and [`Threads`], and not each other.
+//! Each function does one task under one form and hands back figures; it uses the runtime and the machine and nothing
+//! else, so that the same source runs on Linux and on a simulated machine. Threads come from the caller ([`Threads`]),
+//! who has them. Nothing here allocates, prints or knows how it is compared: that is the lab's matter.
 #![allow(missing_docs)]
 #![no_std]
 

@@ -1,7 +1,8 @@
-//! What a machine's own operations take, one by one: what a profile of it is made of. A simulated machine is asked for what it was told.
+//! What a machine's own operations take, one by one: what a profile of it is made of. A simulated machine is asked for
+//! what it was told.
 
 use crate::Threads;
-use crate::timing::{floor_ns, long_or_short};
+use crate::timing::{floor_ns, long_or_short, task_floor_ns};
 use core::hint::black_box;
 use core::ptr::null_mut;
 use machine::clock::now_ns;
@@ -59,25 +60,14 @@ impl Primitive {
 /// Nanoseconds that it takes. None: there is no memory, or the machine refuses.
 pub fn primitive_ns(primitive: Primitive, threads: &dyn Threads) -> Option<f64> {
     match primitive {
-        Primitive::Clock => floor_ns(|tasks| {
-            for _ in 0..tasks {
-                black_box(now_ns());
-            }
-            Some(())
-        }),
-        Primitive::Pause => floor_ns(|tasks| {
-            (0..tasks).for_each(|_| spin_loop());
-            Some(())
-        }),
+        Primitive::Clock => Some(task_floor_ns(|| _ = black_box(now_ns()))),
+        Primitive::Pause => Some(task_floor_ns(spin_loop)),
         Primitive::SystemCall => system_call_ns(),
         Primitive::Fault => fault_ns(),
         Primitive::Zero => with_memory(NEAR, |memory| {
-            floor_ns(|tasks| {
-                // SAFETY: it is ours.
-                (0..tasks).for_each(|_| unsafe { vm::zero(black_box(memory), NEAR) });
-                Some(())
-            })
-            .map(|time| time / (NEAR / LINE) as f64)
+            // SAFETY: it is ours.
+            let time = task_floor_ns(|| unsafe { vm::zero(black_box(memory), NEAR) });
+            Some(time / (NEAR / LINE) as f64)
         }),
         Primitive::Row => with_memory(DISTANT, row_ns),
         Primitive::Memory => with_memory(DISTANT, memory_ns),
@@ -143,7 +133,8 @@ fn row_ns(memory: *mut u8) -> Option<f64> {
 /// Each line says where the next one is, all over the memory.
 fn memory_ns(memory: *mut u8) -> Option<f64> {
     let lines = DISTANT / LINE;
-    // A full period (Hull and Dobell): the lines are a power of two, the factor is one more than a multiple of 4, the summand odd.
+    // A full period (Hull and Dobell): the lines are a power of two, the factor is one more than a multiple of 4, the
+    // summand odd.
     const { assert!((DISTANT / LINE).is_power_of_two()) };
     let next = |line: usize| (line * 5 + 0x3_9e37 * 2 + 1) % lines;
     (0..lines).for_each(|line| word(memory, line * LINE).store(next(line) as u64, Ordering::Relaxed));
@@ -155,7 +146,8 @@ fn memory_ns(memory: *mut u8) -> Option<f64> {
     })
 }
 
-/// What a kick takes of a CPU whose thread runs; and what it takes from that thread, in the round in which that lost the least: it may have to leave its CPU, too.
+/// What a kick takes of a CPU whose thread runs; and what it takes from that thread, in the round in which that lost
+/// the least: it may have to leave its CPU, too.
 fn kick_ns(threads: &dyn Threads) -> Option<(f64, f64)> {
     kick::register().ok()?;
     let (round, took, lost) = (AtomicU32::new(0), AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX));

@@ -16,8 +16,8 @@ const BETWEEN_NS: u64 = long_or_short(1_000, 10_000);
 /// Sixteen sections, where nobody replaces anything.
 const ALONE: u64 = long_or_short(4000, 20);
 
-/// So many threads at once, of which the first one replaces, if there are several; alone, it does one after the other. Nanoseconds of a section in
-/// which a pointer is read, and of a wait for all readers.
+/// So many threads at once, of which the first one replaces, if there are several; alone, it does one after the other.
+/// Nanoseconds of a section in which a pointer is read, and of a wait for all readers.
 pub fn sections((count, threads): (u32, &dyn Threads)) -> [f64; 2] {
     let (shared, is_over, meeting) = (AtomicPtr::new(null_mut::<u8>()), AtomicBool::new(false), Meeting::of(count));
     let [read_ns, read, waited_ns] = [const { AtomicU64::new(0) }; 3];

@@ -5,8 +5,8 @@ use machine::sync::{AtomicU32, Ordering, spin_loop, wait};
 
 /// Whoever can run something in several threads at once.
 pub trait Threads: Sync {
-    /// Runs `work` in `count` threads at the same time, each on a CPU of its own and with a number of its own from 0 on; returns when
-    /// all have ended. None of them is the calling thread.
+    /// Runs `work` in `count` threads at the same time, each on a CPU of its own and with a number of its own from 0
+    /// on; returns when all have ended. None of them is the calling thread.
     fn run(&self, count: u32, work: &(dyn Fn(u32) + Sync));
 
     /// Keeps the calling thread's CPU busy for so long, with nothing.
@@ -27,7 +27,8 @@ pub trait Threads: Sync {
     }
 }
 
-/// Where threads wait for each other, by looking again and again: a thread that slept would come late by more than what is timed.
+/// Where threads wait for each other, by looking again and again: a thread that slept would come late by more than what
+/// is timed.
 pub(crate) struct Meeting {
     threads: u32,
     arrived: AtomicU32,

@@ -1,8 +1,8 @@
 //! How long something takes when nothing disturbs it.
 //!
-//! The least of several rounds is what the work costs; whatever else a machine does only adds to it. A round is so long that the
-//! clock's own time is nothing against it, and there are as many as fit into a budget: so a process that measures takes a known
-//! time, whether a task takes nanoseconds or a hundred microseconds.
+//! The least of several rounds is what the work costs; whatever else a machine does only adds to it. A round is so long
+//! that the clock's own time is nothing against it, and there are as many as fit into a budget: so a process that
+//! measures takes a known time, whether a task takes nanoseconds or a hundred microseconds.
 
 use crate::Threads;
 use crate::threads::Meeting;
@@ -23,8 +23,8 @@ pub(crate) const fn long_or_short(long: u64, short: u64) -> u64 {
     if cfg!(test) || IS_STEADY { short } else { long }
 }
 
-/// Runs its body sixteen times in a row, `$at` being 0 to 15: every arm of a comparison is unrolled alike, whatever the optimizer
-/// thinks of its body.
+/// Runs its body sixteen times in a row, `$at` being 0 to 15: every arm of a comparison is unrolled alike, whatever the
+/// optimizer thinks of its body.
 macro_rules! sixteen_times {
     (|$at:ident| $body:expr) => {
         $crate::timing::sixteen_times!(@ $at $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
@@ -51,7 +51,8 @@ macro_rules! eight_times {
 
 pub(crate) use eight_times;
 
-/// Nanoseconds of one task, in the best round. `work` does so many of them; none if it cannot. What it does first is not timed.
+/// Nanoseconds of one task, in the best round. `work` does so many of them; none if it cannot. What it does first is
+/// not timed.
 pub fn floor_ns(mut work: impl FnMut(u32) -> Option<()>) -> Option<f64> {
     let mut time = |tasks: u32| {
         let start = now_ns();
@@ -70,10 +71,19 @@ pub fn floor_ns(mut work: impl FnMut(u32) -> Option<()>) -> Option<f64> {
     Some(best as f64 / f64::from(tasks))
 }
 
-/// Nanoseconds of one of the tasks that `batch` does some of and says how many, by each of so many threads at once; and how many were done
-/// altogether. The clock is looked at after so many batches, and when the time of one thread is over, a round is over for all: where some get more of what they
-/// fight for than others, those that are done would leave it to the rest. The best of some rounds, each the mean over all tasks. None: a batch could
-/// not be done.
+/// The same of a task that cannot fail.
+pub fn task_floor_ns(mut task: impl FnMut()) -> f64 {
+    let floor = floor_ns(|tasks| {
+        (0..tasks).for_each(|_| task());
+        Some(())
+    });
+    floor.expect("it cannot fail")
+}
+
+/// Nanoseconds of one of the tasks that `batch` does some of and says how many, by each of so many threads at once; and
+/// how many were done altogether. The clock is looked at after so many batches, and when the time of one thread is
+/// over, a round is over for all: where some get more of what they fight for than others, those that are done would
+/// leave it to the rest. The best of some rounds, each the mean over all tasks. None: a batch could not be done.
 pub(crate) fn together_ns(
     (count, threads): (u32, &dyn Threads), batches: u32, batch: impl Fn() -> Option<u64> + Sync,
 ) -> Option<(f64, u64)> {

@@ -1,4 +1,5 @@
-//! Finds costs from the points of a curve that may be seen, one cost from one point, in the order that the profile says.
+//! Finds costs from the points of a curve that may be seen, one cost from one point, in the order that the profile
+//! says.
 //!
 //! What a curve takes grows or falls with a cost, so each is found by halving, in logarithms.
 
@@ -14,7 +15,8 @@ const STEPS: usize = 14;
 /// A point is met if the model is off by no more than such a part.
 const MET: f64 = 0.05;
 
-/// Where, in a range, something takes as long as it should: what grows or falls with a cost, halved in logarithms. Where it never does, the nearer end.
+/// Where, in a range, something takes as long as it should: what grows or falls with a cost, halved in logarithms.
+/// Where it never does, the nearer end.
 pub fn halved((low, high): (f64, f64), target: f64, mut taken: impl FnMut(f64) -> Result<f64>) -> Result<f64> {
     let (mut low, mut high) = (low, high);
     let grows = taken(low)? < taken(high)?;
@@ -26,7 +28,8 @@ pub fn halved((low, high): (f64, f64), target: f64, mut taken: impl FnMut(f64) -
     Ok((low * high).sqrt())
 }
 
-/// The profile with the costs that its curve's seen points say; or which of them cannot be fitted. Points that are held out are not looked at.
+/// The profile with the costs that its curve's seen points say; or which of them cannot be fitted. Points that are held
+/// out are not looked at.
 pub fn fit(profile: &Profile, curve: &Curve, model: &Model) -> Result<Result<Profile, String>> {
     let mut fitted = profile.clone();
     for (Fitted { cost: name, threads }, target) in curve.seen() {

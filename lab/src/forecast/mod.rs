@@ -1,7 +1,9 @@
-//! The simulated machine as a measuring instrument: what its costs are, how far it is off, and what it says of machines that are not here.
+//! The simulated machine as a measuring instrument: what its costs are, how far it is off, and what it says of machines
+//! that are not here.
 //!
-//! `calibrate` measures what this machine can tell, `fit` finds costs that nobody published from three points of a curve, and `validate` holds the model against all
-//! other points, and against this machine. `predict` then says what others would say.
+//! `calibrate` measures what this machine can tell, `fit` finds costs that nobody published from three points of a
+//! curve, and `validate` holds the model against all other points, and against this machine. `predict` then says what
+//! others would say.
 #![allow(missing_docs)]
 
 pub mod calibrate;
@@ -23,7 +25,8 @@ use rounds::Probed;
 /// Nanoseconds of an addition of each of so many threads to one word, on a machine with the profile's costs.
 pub type Model<'a> = dyn Fn(&Profile, &[u32]) -> Result<Vec<f64>> + 'a;
 
-/// From the least of these to the most. Waits may meet otherwise, and more cost less: so a band is of all that was simulated, whichever is the least.
+/// From the least of these to the most. Waits may meet otherwise, and more cost less: so a band is of all that was
+/// simulated, whichever is the least.
 fn band(all: &[f64]) -> [f64; 2] {
     all.iter().fold([f64::INFINITY, 0.0], |[low, high], ns| [ns.min(low), ns.max(high)])
 }

@@ -1,4 +1,5 @@
-//! What operations would take on a machine that is not here, from 1 CPU to all of its: simulated, with a band that comes from the bands of its costs.
+//! What operations would take on a machine that is not here, from 1 CPU to all of its: simulated, with a band that
+//! comes from the bands of its costs.
 
 use anyhow::{Context, Result};
 
@@ -14,7 +15,8 @@ use crate::report::Figure;
 use crate::report::plot::{self, Curve, Scale};
 use crate::sheet::{Sheet, Side};
 
-/// An operation of each of so many threads at once: its name, the probe with `N` for their number, and which of its figures it is.
+/// An operation of each of so many threads at once: its name, the probe with `N` for their number, and which of its
+/// figures it is.
 const ROWS: [(&str, &str, usize); 7] = [
     ("atomic", "counters upgraded N atomic", 0),
     ("striped", "counters upgraded N striped", 0),
@@ -29,7 +31,8 @@ const CPUS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 /// Figures that are looked at, of those that a probe prints.
 const PLACES: usize = 2;
 
-/// Nanoseconds with the costs as they are thought to be, and from the least to the most of what is simulated with these, the least and the most costs.
+/// Nanoseconds with the costs as they are thought to be, and from the least to the most of what is simulated with
+/// these, the least and the most costs.
 type Banded = (f64, [f64; 2]);
 
 pub struct Prediction {
@@ -39,7 +42,8 @@ pub struct Prediction {
     rows: Vec<Vec<Banded>>,
 }
 
-/// Predicts for a profile, which is found by this name, from what simulated runs said; or from nothing, while they are listed.
+/// Predicts for a profile, which is found by this name, from what simulated runs said; or from nothing, while they are
+/// listed.
 pub fn predict(name: &str, answers: &Answers) -> Result<Prediction> {
     let profile = Profile::find(name)?;
     let of_machine = (profile.cpus as u32).min(MOST_THREADS);
@@ -79,11 +83,11 @@ impl Prediction {
     /// All of them in one plot.
     pub fn picture(&self) -> Option<Figure> {
         let at: Vec<f64> = self.cpus.iter().map(|cpus| f64::from(*cpus)).collect();
-        let curve = |(arm, (row, (name, ..))): (usize, (&Vec<Banded>, (&str, &str, usize)))| {
+        let curve = |(arm, row): (usize, &Vec<Banded>)| {
             let points = at.iter().copied().zip(row.iter().map(|(value, _)| *value)).collect();
-            Curve { arm, name: name.to_owned(), points }
+            Curve { arm, name: ROWS[arm].0.to_owned(), points }
         };
-        let curves: Vec<Curve> = self.rows.iter().zip(ROWS).enumerate().map(curve).collect();
+        let curves: Vec<Curve> = self.rows.iter().enumerate().map(curve).collect();
         let title = format!("an operation of each CPU, simulated ({}), without bands", self.name);
         plot::curves(&title, &curves, [Scale::At(at.clone()), Scale::Powers("ns")])
     }

@@ -1,7 +1,8 @@
 //! What probes say of this machine: each of them once in a round, and many rounds.
 //!
-//! A guest's CPUs are slow for a second, or for a minute, and then fast again, by a factor of up to two. Whoever runs one probe fifteen times and then another one compares
-//! such times, and not what the probes do. In rounds each of them meets all of these times.
+//! A guest's CPUs are slow for a second, or for a minute, and then fast again, by a factor of up to two. Whoever runs
+//! one probe fifteen times and then another one compares such times, and not what the probes do. In rounds each of them
+//! meets all of these times.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +26,13 @@ const CONTENDED: [&str; 2] = ["counters upgraded 2 atomic", "sections 2"];
 /// What several runs of a probe said, the shortest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said {
-    runs: Vec<f64>,
+    pub runs: Vec<f64>,
     is_contended: bool,
 }
 
 impl Said {
-    /// What it takes: the shortest run, as what else a machine does only adds to that, or the median of those in which CPUs want the same lines.
+    /// What it takes: the shortest run, as what else a machine does only adds to that, or the median of those in which
+    /// CPUs want the same lines.
     pub fn usual(&self) -> f64 {
         if self.is_contended { self.median() } else { self.least() }
     }
@@ -45,11 +47,6 @@ impl Said {
 
     pub fn most(&self) -> f64 {
         self.runs[self.runs.len() - 1]
-    }
-
-    /// All of them, the shortest first.
-    pub fn runs(&self) -> &[f64] {
-        &self.runs
     }
 }
 

@@ -1,4 +1,5 @@
-//! How far the model is off: from curves that were published, at the points that no fit has seen, and from this machine.
+//! How far the model is off: from curves that were published, at the points that no fit has seen, and from this
+//! machine.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -6,6 +7,8 @@ use statistics::median;
 
 use super::rounds::{Probed, Rounds};
 use super::{Model, band, fit};
+use crate::json::Figure;
+use crate::parameters::Parameters;
 use crate::profile::{Curve, LEAST, MOST, Profile};
 use crate::sheet::Sheet;
 use crate::sheet::Side::{Left, Right};
@@ -14,30 +17,20 @@ use crate::sheet::Side::{Left, Right};
 const LIMIT: f64 = 0.35;
 /// Likewise the median of the errors at the points of a curve that were held out.
 const MEDIAN: f64 = 0.2;
+const HELD: bool = true;
 
-/// What a row says of the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// It must not be off by more than [`LIMIT`].
-    Held,
-    /// How far it is off where nobody has asked for anything.
-    Told,
-}
-
-use Role::{Held as Tested, Told};
-
-/// What is held against this machine: words, a probe to which no cost is fitted, and which of its figures it is.
-const HERE: [(&str, &str, usize, Role); 9] = [
-    ("lazy counter's addition, one thread", "counters upgraded 1 lazy", 0, Tested),
-    ("lazy counter's addition, two threads", "counters upgraded 2 lazy", 0, Tested),
-    ("malloc and free, alone", "cache pair solo 64 general", 0, Tested),
-    ("malloc and free, one of two threads", "cache pair 1 64 general", 0, Tested),
-    ("malloc and free, two threads", "cache pair 2 64 general", 0, Tested),
-    ("RCU section, one thread", "sections 1", 0, Told),
-    ("RCU section, another thread waits for readers", "sections 2", 0, Told),
-    ("synchronize, one thread", "sections 1", 1, Told),
-    ("synchronize, another thread reads", "sections 2", 1, Told),
+/// What is held against this machine: words, a probe to which no cost is fitted, which of its figures it is, and whether
+/// it must not be off by more than [`LIMIT`].
+const HERE: [(&str, &str, usize, bool); 9] = [
+    ("lazy counter's addition, one thread", "counters upgraded 1 lazy", 0, HELD),
+    ("lazy counter's addition, two threads", "counters upgraded 2 lazy", 0, HELD),
+    ("malloc and free, alone", "cache pair solo 64 general", 0, HELD),
+    ("malloc and free, one of two threads", "cache pair 1 64 general", 0, HELD),
+    ("malloc and free, two threads", "cache pair 2 64 general", 0, HELD),
+    ("RCU section, one thread", "sections 1", 0, !HELD),
+    ("RCU section, another thread waits for readers", "sections 2", 0, !HELD),
+    ("synchronize, one thread", "sections 1", 1, !HELD),
+    ("synchronize, another thread reads", "sections 2", 1, !HELD),
 ];
 
 /// What several runs here said, and what the simulated machine with two CPUs says.
@@ -46,7 +39,7 @@ pub struct Here {
     what: &'static str,
     probe: &'static str,
     place: usize,
-    role: Role,
+    is_held: bool,
     /// Nanoseconds of each run, the shortest first.
     runs: Vec<f64>,
     /// See [`super::rounds::Said::usual`].
@@ -64,7 +57,7 @@ impl Here {
 
     /// Whether it is off by too much, and must not be.
     pub fn is_missed(&self) -> bool {
-        self.role == Tested && self.error().abs() > LIMIT
+        self.is_held && self.error().abs() > LIMIT
     }
 }
 
@@ -76,13 +69,13 @@ pub fn asked() -> impl Iterator<Item = &'static str> {
 /// Holds a profile of this machine against what all that is to be [`asked`] said here.
 pub fn here(profile: &Profile, rounds: &Rounds, probed: &impl Probed) -> Result<Vec<Here>> {
     let corners = [profile.clone(), profile.at(LEAST), profile.at(MOST)];
-    let one = |(number, (what, probe, place, role))| {
+    let one = |(number, (what, probe, place, is_held))| {
         let simulated = corners.iter().map(|corner| probed.simulated(corner, probe, place));
         let simulated = simulated.collect::<Result<Vec<f64>>>()?;
         let told = rounds.told(probe, place)?;
         probed.done((number + 1) as f64 / HERE.len() as f64, "a simulated machine");
-        let (runs, usual) = (told.runs().to_vec(), told.usual());
-        Ok(Here { what, probe, place, role, runs, usual, simulated: simulated[0], band: band(&simulated) })
+        let (runs, usual) = (told.runs.clone(), told.usual());
+        Ok(Here { what, probe, place, is_held, runs, usual, simulated: simulated[0], band: band(&simulated) })
     };
     HERE.into_iter().enumerate().map(one).collect()
 }
@@ -94,16 +87,28 @@ pub fn of_here(all: &[Here]) -> Sheet {
     let mut sheet = Sheet::new(headings.chain([("verdict", Left)]));
     for here in all {
         let ns = |value: f64| format!("{value:.2} ns");
-        let verdict = match here.role {
-            _ if here.error().abs() <= LIMIT => "within 35 %",
-            Tested => "MISSED",
-            Told => "more than 35 % off, no limit here",
+        let verdict = match here.error().abs() <= LIMIT {
+            true => "within 35 %",
+            false if here.is_held => "MISSED",
+            false => "more than 35 % off, no limit here",
         };
         let [runs, costs] = [band(&here.runs), here.band].map(|band| band.map(ns).join(" to "));
         let (measured, simulated) = (ns(here.usual), ns(here.simulated));
         sheet.add([here.what, &measured, &runs, &simulated, &costs, &percent(here.error()), verdict]);
     }
     sheet
+}
+
+/// In the form of all results. An interval is from the least run to the most, or the band of the costs.
+pub fn figures(all: &[Here]) -> Vec<Figure> {
+    let of = |here: &Here| {
+        let parameters = Parameters::default().with("operation", here.what);
+        let runs = (here.usual, band(&here.runs), here.runs.clone());
+        let simulated = (here.simulated, here.band, vec![here.simulated]);
+        [("here", "measured", runs), ("simulated", "simulated", simulated)]
+            .map(|(name, origin, figures)| Figure::new(name, origin, &parameters, figures))
+    };
+    all.iter().flat_map(of).collect()
 }
 
 /// A point that was held out: nanoseconds.
@@ -115,7 +120,7 @@ pub struct Point {
 }
 
 /// A curve, and what the model makes of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Held {
     profile: String,
     source: String,
@@ -135,15 +140,7 @@ pub struct Held {
 pub fn curves(name: &str, profile: &Profile, model: &Model) -> Result<Vec<Held>> {
     let mut fitted = profile.clone();
     let mut held = |curve: &Curve| {
-        let mut held = Held {
-            profile: name.to_owned(),
-            source: curve.source.clone(),
-            fitted: Vec::new(),
-            unfit: None,
-            points: Vec::new(),
-            median: 0.0,
-            worst: 0.0,
-        };
+        let mut held = Held { profile: name.to_owned(), source: curve.source.clone(), ..Held::default() };
         match fit::fit(&fitted, curve, model)? {
             Ok(profile) => fitted = profile,
             Err(unfit) => return Ok(Held { unfit: Some(unfit), ..held }),
@@ -208,22 +205,18 @@ mod tests {
     fn tests_on_this_machine_use_probes_that_no_fit_has_seen() {
         let fitted = |line: &str| super::super::calibrate::FITTED.iter().any(|(_, fitted)| *fitted == line);
         assert!(HERE.iter().all(|(_, probe, ..)| !fitted(probe)));
-        assert_eq!(HERE.iter().filter(|(.., role)| *role == Tested).count(), 5);
     }
 
     #[test]
-    fn error_beyond_the_limit_is_a_miss_where_the_model_is_tested() {
-        let here = |simulated, role| {
-            let (runs, band) = (vec![2.0, 3.0, 9.0], [simulated, simulated + 1.0]);
-            Here { what: "x", probe: "x", place: 0, role, runs, usual: 2.0, simulated, band }
-        };
-        for (simulated, role, is_missed, verdict) in [
-            (2.8, Tested, true, "MISSED"),
-            (0.5, Tested, true, "MISSED"),
-            (2.6, Tested, false, "within 35 %"),
-            (9.5, Told, false, "more than 35 % off, no limit here"),
+    fn error_beyond_the_limit_is_a_miss_where_the_model_is_held() {
+        for (simulated, is_held, is_missed, verdict) in [
+            (2.8, true, true, "MISSED"),
+            (0.5, true, true, "MISSED"),
+            (2.6, true, false, "within 35 %"),
+            (9.5, false, false, "more than 35 % off, no limit here"),
         ] {
-            let here = here(simulated, role);
+            let (runs, band) = (vec![2.0, 3.0, 9.0], [simulated, simulated + 1.0]);
+            let here = Here { what: "x", probe: "x", place: 0, is_held, runs, usual: 2.0, simulated, band };
             assert_eq!(here.is_missed(), is_missed, "{simulated}");
             assert_eq!(of_here(&[here]).rows[0][6], verdict);
         }

@@ -3,18 +3,21 @@
 
 use super::Form;
 use super::object::{COUNTERS, Object, bytes_touched};
-use crate::timing::{eight_times, floor_ns};
+use crate::timing::{eight_times, floor_ns, task_floor_ns};
 use commensal::percpu::Area;
 use core::array;
 use core::hint::black_box;
 
-/// Objects that are alive at a time, where one task follows another on the oldest one's place: more than a cache holds of the eager form.
+/// Objects that are alive at a time, where one task follows another on the oldest one's place: more than a cache holds
+/// of the eager form.
 const ALIVE: usize = 256;
 
-/// Measures a task with so many updates, a multiple of eight, laid out for so many CPUs. None: no memory, or a sum was wrong.
+/// Measures a task with so many updates, a multiple of eight, laid out for so many CPUs. None: no memory, or a sum was
+/// wrong.
 ///
-/// Nanoseconds of the task; the same with [`ALIVE`] objects alive, the oldest of which is destroyed first; what is left of the task without
-/// its updates, and its share of the task; and bytes in different places that creating and destroying writes ([`bytes_touched`]).
+/// Nanoseconds of the task; the same with [`ALIVE`] objects alive, the oldest of which is destroyed first; what is left
+/// of the task without its updates, and its share of the task; and bytes in different places that creating and
+/// destroying writes ([`bytes_touched`]).
 pub fn life(form: Form, cpus: usize, updates: u32) -> Option<[f64; 5]> {
     form.in_area(cpus, |area| with_form!(form, life_in(area, updates)))
 }
@@ -35,8 +38,8 @@ fn one<O: Object>(area: &'static Area, updates: u32) -> Option<()> {
     Some(())
 }
 
-/// Spread over the counters, which end as they began: what a process maps, it unmaps. So an object that stays alive costs no more the
-/// longer it lives, as counters would that only rise.
+/// Spread over the counters, which end as they began: what a process maps, it unmaps. So an object that stays alive
+/// costs no more the longer it lives, as counters would that only rise.
 #[inline(always)]
 pub(super) fn update<O: Object>(object: &O, updates: u32) {
     for _ in 0..updates / 8 {
@@ -47,11 +50,8 @@ pub(super) fn update<O: Object>(object: &O, updates: u32) {
 /// The updates of a task, on an object that stays alive.
 fn kept_ns<O: Object>(area: &'static Area, updates: u32) -> Option<f64> {
     let object = O::new(area)?;
-    let time = floor_ns(|tasks| {
-        (0..tasks).for_each(|_| update(black_box(&object), updates));
-        Some(())
-    });
-    time.filter(|_| is_level(&object))
+    let time = task_floor_ns(|| update(black_box(&object), updates));
+    is_level(&object).then_some(time)
 }
 
 pub(super) fn is_level<O: Object>(object: &O) -> bool {
@@ -72,8 +72,8 @@ fn alive_ns<O: Object>(area: &'static Area, updates: u32) -> Option<f64> {
     })
 }
 
-/// Nanoseconds of a reading and of a sum, laid out for so many CPUs. Threads have added in `slots` of them, as far as the form's sums depend on
-/// that: an eager one's look at all CPUs in any case. None: no memory, or a sum was wrong.
+/// Nanoseconds of a reading and of a sum, laid out for so many CPUs. Threads have added in `slots` of them, as far as
+/// the form's sums depend on that: an eager one's look at all CPUs in any case. None: no memory, or a sum was wrong.
 pub fn look(form: Form, cpus: usize, slots: u32) -> Option<[f64; 2]> {
     form.in_area(cpus, |area| with_form!(form, look_in(area, slots)))
 }
@@ -84,19 +84,13 @@ fn look_in<O: Object>(area: &'static Area, slots: u32) -> Option<[f64; 2]> {
     object.share(area)?;
     object.touch(slots);
     object.add(0, ADDED);
-    let times = [each_ns(|| object.read(0))?, each_ns(|| object.sum(0))?];
+    let times = [each_ns(|| object.read(0)), each_ns(|| object.sum(0))];
     (object.sum(0) == ADDED).then_some(times)
 }
 
 /// Of eight in a row.
-fn each_ns(look: impl Fn() -> i64) -> Option<f64> {
-    let eight_ns = floor_ns(|tasks| {
-        for _ in 0..tasks {
-            eight_times!(|at| black_box(black_box(&look)()));
-        }
-        Some(())
-    });
-    Some(eight_ns? / 8.0)
+fn each_ns(look: impl Fn() -> i64) -> f64 {
+    task_floor_ns(|| eight_times!(|at| black_box(black_box(&look)()))) / 8.0
 }
 
 #[cfg(test)]
@@ -122,8 +116,8 @@ mod tests {
 
     const PATTERN: u8 = 0xa5;
 
-    /// Bytes of a block's rows that are made zero by giving it back, after a thread used it in one slot, and by taking it again: found by filling all of
-    /// them with a pattern.
+    /// Bytes of a block's rows that are made zero by giving it back, after a thread used it in one slot, and by taking
+    /// it again: found by filling all of them with a pattern.
     fn wiped(area: &'static Area, cells: usize) -> usize {
         let block = area.take(cells * CELL, 1024).unwrap();
         let bytes = block.row_bytes();

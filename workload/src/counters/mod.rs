@@ -1,5 +1,5 @@
-//! An object with per-CPU members, as the kernel's `mm_struct` is one: four counters (`rss_stat`) and two members more (as `mm_cid` and
-//! `futex_ref`).
+//! An object with per-CPU members, as the kernel's `mm_struct` is one: four counters (`rss_stat`) and two members more
+//! (as `mm_cid` and `futex_ref`).
 //!
 //! | form | an object's blocks | where they come from |
 //! |---|---|---|
@@ -8,22 +8,17 @@
 //! | cached | one for everything | an area that keeps ready blocks, wiped on return as far as they were touched |
 //! | lazy | none until a second thread shares it, then as merged | prepares for all CPUs |
 //! | lazy and cached | none until then, then as cached | keeps ready blocks |
-//!
-//! `object` has the forms as types, `word` the words and counters that `update` compares.
 
 /// Calls a function of the type that stands for a form.
 macro_rules! with_form {
-    ($form:expr, $function:ident($($argument:expr),*)) => {
+    ($form:expr, $function:ident($($argument:expr),*)) => {{
+        use $crate::counters::{Form, Separate, Together, Waiting};
         match $form {
-            $crate::counters::Form::Eager => $function::<$crate::counters::Separate>($($argument),*),
-            $crate::counters::Form::Merged | $crate::counters::Form::Cached => {
-                $function::<$crate::counters::Together>($($argument),*)
-            }
-            $crate::counters::Form::Lazy | $crate::counters::Form::LazyAndCached => {
-                $function::<$crate::counters::Waiting>($($argument),*)
-            }
+            Form::Eager => $function::<Separate>($($argument),*),
+            Form::Merged | Form::Cached => $function::<Together>($($argument),*),
+            Form::Lazy | Form::LazyAndCached => $function::<Waiting>($($argument),*),
         }
-    };
+    }};
 }
 
 mod life;
@@ -52,7 +47,8 @@ words! {
 }
 
 impl Form {
-    /// Measures with the area that its blocks come from, with rows for so many CPUs. None: no address space, or a block did not come back.
+    /// Measures with the area that its blocks come from, with rows for so many CPUs. None: no address space, or a block
+    /// did not come back.
     fn in_area<T>(self, cpus: usize, work: impl FnOnce(&'static Area) -> Option<T>) -> Option<T> {
         let preparation = match self {
             Form::Eager | Form::Merged | Form::Lazy => Preparation::ForAll { cpus },

@@ -1,7 +1,7 @@
 //! The object in its forms.
 //!
-//! The two members that are no counters are there because they have to be set up and torn down; no task uses them. After a lazy object's
-//! upgrade they have their cells in the same block as the counters.
+//! The two members that are no counters are there because they have to be set up and torn down; no task uses them.
+//! After a lazy object's upgrade they have their cells in the same block as the counters.
 
 use commensal::counter::{CounterSet, DEFAULT_RANGE, PerCpuSet};
 use commensal::percpu::{Area, CELL};
@@ -11,7 +11,8 @@ pub(super) const COUNTERS: usize = 4;
 const OTHERS: usize = 2;
 /// What a row of a block is a multiple of.
 const LINE: usize = 64;
-/// Rows of a block that all CPUs share and that are made zero with it: what is in no slot, and what may be done with each counter.
+/// Rows of a block that all CPUs share and that are made zero with it: what is in no slot, and what may be done with
+/// each counter.
 const COMMON_ROWS: usize = 2;
 
 /// An object in some form, with blocks from an area that the caller chooses.
@@ -40,13 +41,12 @@ pub(super) trait Object: Sized + Sync {
     fn touch(&self, _slots: u32) {}
 }
 
-/// Bytes in different places that creating and destroying an object writes, when it is not shared: the object itself, and for each block
-/// its head (one line), the two rows that all CPUs share, and the rows that are made zero, each as wide as the block:
+/// Bytes in different places that creating and destroying an object writes, when it is not shared:
 ///
 /// size of the object + Σ over its blocks of (64 + width × (2 + rows)), width = 16 bytes a cell rounded up to 64.
 ///
-/// The rows are those of all CPUs in an area that prepares for all, else those for which one bit of the touched mask stands: the owner
-/// runs in one slot. The area's own words are left out: all objects share them. None: no memory.
+/// A block has a head of one line, two rows that all CPUs share, and rows that are made zero: those of all CPUs in an
+/// area that prepares for all, else that of the owner's slot. None: no memory.
 pub(super) fn bytes_touched<O: Object>(area: &'static Area) -> Option<usize> {
     let block = area.take(CELL, DEFAULT_RANGE)?;
     block.touch(0);

@@ -1,8 +1,8 @@
-//! A task with two threads, as the document's "parallel-true" is one: a second thread shares the object, both update it. And what
-//! announcing the second thread costs by itself.
+//! A task with two threads, as the document's "parallel-true" is one: a second thread shares the object, both update it.
+//! And what announcing the second thread costs by itself.
 //!
-//! Threads hand the object over by a word that the other looks at again and again; that takes a part of a microsecond, in all forms alike,
-//! and there is no thread creation in the figures, which would take fifty.
+//! Creating a thread would take fifty microseconds. Here two threads hand the object over by a word at which the other
+//! looks again and again, in all forms alike.
 
 use super::Form;
 use super::life::{is_level, update};
@@ -38,8 +38,9 @@ fn upgrade_in<O: Object>(area: &'static Area) -> Option<f64> {
     Some(best as f64 / UPGRADES as f64)
 }
 
-/// Nanoseconds of a task with two threads, each of which makes so many updates, a multiple of eight: create, announce, hand over, update
-/// by both, wait for the other, destroy. None: no memory, a sum was wrong, or an object was not upgraded.
+/// Nanoseconds of a task with two threads, each of which makes so many updates, a multiple of eight: create, announce,
+/// hand over, update by both, wait for the other, destroy. None: no memory, a sum was wrong, or an object was not
+/// upgraded.
 pub fn shared_ns(form: Form, cpus: usize, updates: u32, threads: &dyn Threads) -> Option<f64> {
     form.in_area(cpus, |area| with_form!(form, shared_in(area, updates, threads)))
 }

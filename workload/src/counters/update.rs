@@ -1,15 +1,15 @@
-//! One update: of a counter that the thread owns, of one that it does not own, and of an upgraded one; against words that are added to
-//! plainly or atomically, and with the path told instead of chosen.
+//! One update: of a counter that the thread owns, of one that it does not own, and of an upgraded one; against words
+//! that are added to plainly or atomically, and with the path told instead of chosen.
 //!
-//! Sixteen updates stand in a row, for every arm alike; and words that are compared lie alike: some processors write two words of a line
-//! at a time, so that words that lie close together are not compared with counters that do not.
+//! Sixteen updates stand in a row, for every arm alike; and words that are compared lie alike: some processors write
+//! two words of a line at a time, so that words that lie close together are not compared with counters that do not.
 
 use super::word::{
     Atomic, Called, Calls, Checked, CheckedSet, IN_TURN, Plain, Spaced, Striped, Told, Word, add_if_unchanged,
 };
 use crate::Threads;
 use crate::threads::Meeting;
-use crate::timing::{self, floor_ns, long_or_short, sixteen_times};
+use crate::timing::{self, long_or_short, sixteen_times, task_floor_ns};
 use commensal::counter::{CounterSet, LazyCounter, PerCpuSet};
 use core::array;
 use core::hint::black_box;
@@ -23,7 +23,8 @@ const ADDITIONS_EACH: u32 = 32;
 const ROUNDS_OF_OTHERS: u64 = long_or_short(150, 5);
 /// Times sixteen additions, between two looks at the clock.
 const CHUNK: u32 = 64;
-/// The same for counters with cells, of which each 512th addition restocks one: where a round may be no longer than what is between two looks, it has to have some of these.
+/// The same for counters with cells, of which each 512th addition restocks one: where a round may be no longer than
+/// what is between two looks, it has to have some of these.
 const CHUNK_OF_CELLS: u32 = if IS_STEADY { 4 * CHUNK } else { CHUNK };
 
 words! {
@@ -110,14 +111,11 @@ fn own_ns<W: Word>(turns: Turns, new: impl Fn() -> W) -> Option<f64> {
 
 /// [`IN_TURN`] words in turn, or the first one each time.
 fn row_ns(turns: Turns, add: impl Fn(usize), sum: impl Fn(usize) -> i64) -> Option<f64> {
-    fn sixteen_ns<const ALL: bool>(add: impl Fn(usize), done: &mut i64) -> Option<f64> {
-        floor_ns(|tasks| {
-            *done += i64::from(tasks) * IN_TURN as i64;
-            for _ in 0..tasks {
-                let add = black_box(&add);
-                sixteen_times!(|at| add(if ALL { at } else { 0 }));
-            }
-            Some(())
+    fn sixteen_ns<const ALL: bool>(add: impl Fn(usize), done: &mut i64) -> f64 {
+        task_floor_ns(|| {
+            *done += IN_TURN as i64;
+            let add = black_box(&add);
+            sixteen_times!(|at| add(if ALL { at } else { 0 }));
         })
     }
     let mut done = 0;
@@ -125,7 +123,7 @@ fn row_ns(turns: Turns, add: impl Fn(usize), sum: impl Fn(usize) -> i64) -> Opti
         Turns::One => sixteen_ns::<false>(add, &mut done),
         Turns::Apart | Turns::InSet => sixteen_ns::<true>(add, &mut done),
     };
-    time.filter(|_| (0..IN_TURN).map(sum).sum::<i64>() == done).map(|time| time / IN_TURN as f64)
+    ((0..IN_TURN).map(sum).sum::<i64>() == done).then_some(time / IN_TURN as f64)
 }
 
 /// Nanoseconds of an update through a call, by the counter's owner. None: the sum was wrong.
@@ -133,8 +131,8 @@ pub fn add_called_ns(calls: Calls) -> Option<f64> {
     own_ns(Turns::One, || called(calls))
 }
 
-/// Nanoseconds of an update of a counter that another thread owns and that is not upgraded. None for a plain word, to which nobody else
-/// may add; or a sum was wrong, or there is no memory.
+/// Nanoseconds of an update of a counter that another thread owns and that is not upgraded. None for a plain word, to
+/// which nobody else may add; or a sum was wrong, or there is no memory.
 pub fn add_others_ns(updates: Updates, threads: &dyn Threads) -> Option<f64> {
     match updates {
         Updates::Plain | Updates::Checked => None,
@@ -177,8 +175,8 @@ fn others_ns<W: Word>(new: impl Fn() -> W + Sync, threads: &dyn Threads) -> Opti
     are_right.into_inner().then(|| best.into_inner() as f64 / (OTHERS as f64 * f64::from(ADDITIONS_EACH)))
 }
 
-/// Nanoseconds of an update of a shared counter by each of so many threads at once. None for a plain word, to which only one may add; or
-/// a sum was wrong.
+/// Nanoseconds of an update of a shared counter by each of so many threads at once. None for a plain word, to which
+/// only one may add; or a sum was wrong.
 pub fn add_upgraded_ns(updates: Updates, threads: (u32, &dyn Threads)) -> Option<f64> {
     match updates {
         Updates::Plain | Updates::Checked => None,

@@ -1,6 +1,8 @@
-//! What a CPU's page list goes through: bursts of allocations, which take from the zone what the list has not, and frees, which leave it there.
+//! What a CPU's page list goes through: bursts of allocations, which take from the zone what the list has not, and
+//! frees, which leave it there.
 //!
-//! Pages are numbers here. Everything is drawn from a seed, and in the same order under each arm, so that arms of a seed have the same load.
+//! Pages are numbers here. Everything is drawn from a seed, and in the same order under each arm, so that arms of a
+//! seed have the same load.
 
 /// Pages that change between list and zone in one hold at most, as the kernel's usual batch.
 pub const BATCH: u32 = 63;
@@ -15,7 +17,8 @@ pub struct Load {
     pub gap_ns: u64,
     /// The lock is held so long for a batch.
     pub hold_ns: u64,
-    /// How long another user of the zone holds the lock, in the mean: unmapping, compacting, reading statistics. At most twice as long.
+    /// How long another user of the zone holds the lock, in the mean: unmapping, compacting, reading statistics. At
+    /// most twice as long.
     pub others_hold_ns: u64,
     /// From a timer to what it starts, in the mean.
     pub latency_ns: u64,

@@ -1,4 +1,5 @@
-//! Upkeep of many CPUs and the one lock that all of it needs: what is beyond each page list's mark goes back to the zone, when it is that CPU's turn.
+//! Upkeep of many CPUs and the one lock that all of it needs: what is beyond each page list's mark goes back to the
+//! zone, when it is that CPU's turn.
 //!
 //! ```text
 //!   CPU 0   ──burst────────────drain─────────burst──────▶      a burst takes batches from the zone,
@@ -6,8 +7,9 @@
 //!             ▲                 ▲                              one hold of the zone's lock for each
 //! ```
 //!
-//! The lock is the machine's own, with its own accounting. What is simulated is what it is held for ([`Load::hold_ns`]), and on a machine with few CPUs
-//! each thread serves several. Only what drains waited for is reported as theirs; what bursts did is reported apart.
+//! The lock is the machine's own, with its own accounting. What is simulated is what it is held for
+//! ([`Load::hold_ns`]), and on a machine with few CPUs each thread serves several. Only what drains waited for is
+//! reported as theirs; what bursts did is reported apart.
 
 mod load;
 mod turns;
@@ -25,10 +27,11 @@ use machine::sync::{AtomicU64, Contention, Lock, Ordering, Waited};
 use machine::thread;
 use turns::Turns;
 
-/// A batch is gathered, or spread, in so long before or after its hold: 63 pages, each of which lies somewhere else. So whoever waited for a hold has the lock before
-/// the same drain's next one, which the lock alone would not see to.
+/// A batch is gathered, or spread, in so long before or after its hold: 63 pages, each of which lies somewhere else. So
+/// whoever waited for a hold has the lock before the same drain's next one, which the lock alone would not see to.
 const GATHER_NS: u64 = 10_000;
-/// Intervals before it counts, at least, so that periods that differ have come apart; and of so many more some, by chance.
+/// Intervals before it counts, at least, so that periods that differ have come apart; and of so many more some, by
+/// chance.
 const WARM_UP: u64 = 6;
 const MORE_WARM_UP: u64 = 4;
 /// Drains that are remembered, of each CPU.
@@ -46,8 +49,8 @@ pub struct Size {
     pub intervals: u64,
 }
 
-/// Has upkeep done for all CPUs by an arm's ways, under a load that is drawn from a seed: what came of it, and each drain that is remembered. None:
-/// no memory.
+/// Has upkeep done for all CPUs by an arm's ways, under a load that is drawn from a seed: what came of it, and each
+/// drain that is remembered. None: no memory.
 pub fn stagger(
     arm: Arm, size: Size, (load, seed): (Load, u64), threads: &dyn Threads, mut each: impl FnMut(Mark),
 ) -> Option<[f64; 12]> {
@@ -61,9 +64,10 @@ pub fn stagger(
     Some(figures(&cpus, size))
 }
 
-/// Holds of drains that had to wait, milliseconds of it, of the longest, and microseconds in the mean; drains of all CPUs and pages that went back
-/// in an interval; the shortest and the longest period of a CPU, in intervals; the most pages beyond the mark on a list that nobody was going to look
-/// at; the most holds of drains that somebody waited for; holds of bursts that had to wait; and turns that came too late, and were left out.
+/// Holds of drains that had to wait, milliseconds of it, of the longest, and microseconds in the mean; drains of all
+/// CPUs and pages that went back in an interval; the shortest and the longest period of a CPU, in intervals; the most
+/// pages beyond the mark on a list that nobody was going to look at; the most holds of drains that somebody waited for;
+/// holds of bursts that had to wait; and turns that came too late, and were left out.
 fn figures(cpus: &[Cpu], size: Size) -> [f64; 12] {
     let sum = |of: fn(&Cpu) -> u64| cpus.iter().map(of).sum::<u64>() as f64;
     let most = |of: fn(&Cpu) -> u64| cpus.iter().map(of).max().unwrap_or(0) as f64;
@@ -122,7 +126,8 @@ impl Zone {
 
     /// Holds the lock for so long: whether that had to wait, and for how many holds of drains.
     fn hold(&self, who: Who, hold_ns: u64, contention: &Contention, threads: &dyn Threads) -> Option<u64> {
-        // Relaxed: a count for people. A hold that ends right now may be counted as one that was waited for; it is one at most.
+        // Relaxed: a count for people. A hold that ends right now may be counted as one that was waited for; it is one
+        // at most.
         let ended = self.ended.load(Ordering::Relaxed);
         let has_waited = !self.lock.try_acquire();
         if has_waited {

@@ -7,8 +7,8 @@
 //!   grid      │█   █   █   █ │█   █   █   █ │█   █   █   █   each in its window
 //! ```
 //!
-//! Sources: the patch that [`grid`] names, and its review, for *posted* and *aligned*; for *skew* the kernel's `__round_jiffies_relative()`, which
-//! rounds a time that is three jiffies a CPU later than the one that it hands back.
+//! Sources: the patch that [`grid`] names, and its review, for *posted* and *aligned*; for *skew* the kernel's
+//! `__round_jiffies_relative()`, which rounds a time that is three jiffies a CPU later than the one that it hands back.
 
 use commensal::upkeep::grid;
 
@@ -20,7 +20,8 @@ const SKEW_JIFFIES: u64 = 3;
 const LATE_JIFFIES: u64 = 2;
 
 words! {
-    /// How upkeep is spread over the interval: *aligned* as the kernel did, *posted* by the patch, and *grid* as the runtime does.
+    /// How upkeep is spread over the interval: *aligned* as the kernel did, *posted* by the patch, and *grid* as the
+    /// runtime does.
     pub enum Way {
         Aligned = "aligned",
         Skew = "skew",

@@ -5,8 +5,8 @@ use super::super::workload::caches::{
 };
 use super::{Machine, number, threads, unexpected};
 
-const EXPECTED: &str = "pair solo|THREADS BYTES SOURCE, construct SOURCE or bytes BYTES SOURCE, where SOURCE is malloc, cache, general, dedicated or \
-                        small-arrays, and for construct also constructed";
+const EXPECTED: &str = "pair solo|THREADS BYTES SOURCE, construct SOURCE or bytes BYTES SOURCE, where SOURCE is malloc, \
+                        cache, general, dedicated or small-arrays, and for construct also constructed";
 
 /// What a function says of a source, which has another type for each word.
 macro_rules! of_source {

@@ -6,8 +6,9 @@ use super::super::workload::counters::{
 };
 use super::{Machine, named, number, threads, unexpected};
 
-const EXPECTED: &str = "life CPUS UPDATES FORM, upgrade CPUS lazy|lazy-and-cached, shared CPUS UPDATES FORM, own COUNTERS ARM, others ARM, \
-                        upgraded THREADS ARM, called own, called THREADS or look CPUS SLOTS FORM";
+const EXPECTED: &str = "life CPUS UPDATES FORM, upgrade CPUS lazy|lazy-and-cached, shared CPUS UPDATES FORM, \
+                        own COUNTERS ARM, others ARM, upgraded THREADS ARM, called own, called THREADS or \
+                        look CPUS SLOTS FORM";
 const MOST_UPDATES: u32 = 1 << 20;
 
 /// Measures what the words say: the figures, or what is wrong with the words.

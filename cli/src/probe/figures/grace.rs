@@ -3,8 +3,8 @@
 use super::super::workload::grace::{Arm, Size, checkpoint_ns, files, hold_out};
 use super::{Machine, named, number, threads, unexpected};
 
-const EXPECTED: &str = "files THREADS WORK_NS TASK THRESHOLD TILL_QS_MS LAZY_LIMIT HANDS_BACK ARM, hold LOOP MS THRESHOLD TILL_QS_MS ARM or \
-                        checkpoint THRESHOLD ARM";
+const EXPECTED: &str = "files THREADS WORK_NS TASK THRESHOLD TILL_QS_MS LAZY_LIMIT HANDS_BACK ARM, \
+                        hold LOOP MS THRESHOLD TILL_QS_MS ARM or checkpoint THRESHOLD ARM";
 const MOST_MS: u32 = 100_000;
 
 /// Measures what the words say: the figures, or what is wrong with the words.

@@ -3,11 +3,12 @@
 use super::super::workload::stagger::{Arm, Load, Mark, Online, Size, stagger};
 use super::{Machine, named, number, unexpected};
 
-const EXPECTED: &str = "run or drains, then CPUS THREADS INTERVAL_US INTERVALS GAP_US HOLD_NS OTHERS_HOLD_NS LATENCY_NS PAUSED_PERCENT \
-                        EQUAL_RUN_RATE SHEPHERD ONLINE SEED ARM";
+const EXPECTED: &str = "run or drains, then CPUS THREADS INTERVAL_US INTERVALS GAP_US HOLD_NS OTHERS_HOLD_NS LATENCY_NS \
+                        PAUSED_PERCENT EQUAL_RUN_RATE SHEPHERD ONLINE SEED ARM";
 const MOST: u64 = 1_000_000_000;
 
-/// Measures what the words say: the figures, or each drain's CPU, time in intervals, and 1 if it waited; or what is wrong with the words.
+/// Measures what the words say: the figures, or each drain's CPU, time in intervals, and 1 if it waited; or what is
+/// wrong with the words.
 pub fn measure(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, String> {
     let [what @ ("run" | "drains"), of_size @ .., equal_rate, shepherd, online, seed, way] = words else {
         return unexpected(words, EXPECTED);

@@ -13,8 +13,8 @@ const SOON_NS: u64 = 40_000;
 /// And begin so closely together.
 const STEP_NS: u64 = 20;
 
-/// Nanoseconds of an addition of each of so many threads to one word, each on a CPU of its own, on a machine with so many
-/// CPUs.
+/// Nanoseconds of an addition of each of so many threads to one word, each on a CPU of its own, on a machine with so
+/// many CPUs.
 pub fn increment_ns(cpus: usize, costs: Costs, threads: u32) -> Result<f64, String> {
     simulated(cpus, costs, || together_ns(threads))
 }

@@ -7,7 +7,8 @@ pub mod increments;
 
 use figures::{Machine, measure};
 use lab::profile::Profile;
-use simulated::simulation::{Costs, Job, NS, Place, Settings, Topology, Way, interrupts, run, simulate, work};
+pub use simulated::simulation::Costs;
+use simulated::simulation::{Job, NS, Place, Settings, Topology, Way, interrupts, run, simulate, work};
 use simulated_workload as workload;
 use simulated_workload::Threads;
 use simulated_workload::caches::{Dedicated, General, Source};
@@ -16,13 +17,8 @@ use simulated_workload::counters::Calls;
 /// A simulation that takes an hour of its own time has no end.
 pub const MOST_NS: u64 = 3_600_000_000_000;
 
-/// Measures what the words say on a machine with so many CPUs, and round costs.
-pub fn measured(cpus: usize, probe: &str, words: &[&str]) -> Result<Vec<f64>, String> {
-    measured_at(cpus, Costs::SIMPLE, probe, words)
-}
-
-/// The same with other costs.
-pub fn measured_at(cpus: usize, costs: Costs, probe: &str, words: &[&str]) -> Result<Vec<f64>, String> {
+/// Measures what the words say on a machine with so many CPUs, and these costs.
+pub fn measured((cpus, costs): (usize, Costs), probe: &str, words: &[&str]) -> Result<Vec<f64>, String> {
     let settings = Settings { cpus, costs, most_steps: u64::MAX, most_ns: MOST_NS, ..Settings::default() };
     let report = simulate(settings, None, || measure(probe, words, &Simulated { cpus }));
     report.outcome.unwrap_or_else(|failure| Err(format!("the simulation failed: {failure}")))
@@ -118,14 +114,14 @@ impl Threads for FromFirst {
 mod tests {
     use super::*;
 
-    fn measured_on(cpus: usize, line: &str) -> Result<Vec<f64>, String> {
+    fn measured_on(cpus: usize, line: &str) -> Vec<f64> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        measured(cpus, words[0], &words[1..])
+        measured((cpus, Costs::SIMPLE), words[0], &words[1..]).unwrap()
     }
 
     #[test]
     fn zeroing_for_many_cpus_costs_more_than_for_few() {
-        let setup = |cpus: usize, form| measured_on(256, &format!("counters life {cpus} 8 {form}")).unwrap()[2];
+        let setup = |cpus: usize, form| measured_on(256, &format!("counters life {cpus} 8 {form}"))[2];
         assert!(setup(256, "eager") > 2.0 * setup(8, "eager"));
         assert!(setup(256, "lazy") * 10.0 < setup(256, "eager"));
     }
@@ -133,22 +129,23 @@ mod tests {
     /// Each kick reaches every busy CPU but the one that kicks.
     #[test]
     fn kicks_reach_all_that_are_busy() {
-        let of = |arm| measured_on(72, &format!("kicks groups 20 71 {arm}")).unwrap();
+        let of = |arm| measured_on(72, &format!("kicks groups 20 71 {arm}"));
         let (on_create, on_replace) = (of("kick-on-create"), of("kick-on-replace-only"));
         assert_eq!((on_create[0], on_create[1]), (100.0, 7100.0), "five caches in each group");
         assert_eq!((on_replace[0], on_replace[1]), (0.0, 0.0));
         assert!(on_create[3] > 10.0 * on_replace[3]);
-        let replaced = measured_on(72, "kicks replace 20 71").unwrap();
+        let replaced = measured_on(72, "kicks replace 20 71");
         // One for the first fifty slots, one for the rest, unless others have taken the objects of some.
         assert!((39.0..=40.0).contains(&replaced[0]), "{replaced:?}");
         // Who waits for a lock is on no CPU.
         assert!((2000.0..=2840.0).contains(&replaced[1]), "{replaced:?}");
     }
 
-    /// The slow paths move whole arrays, and share no line. Arrays grow until a swing fits, whatever the size of objects.
+    /// The slow paths move whole arrays, and share no line. Arrays grow until a swing fits, whatever the size of
+    /// objects.
     #[test]
     fn allocations_of_two_threads_scale_whatever_arrays_hold() {
-        let pair = |words: &str| measured_on(8, &format!("cache pair {words}")).unwrap()[0];
+        let pair = |words: &str| measured_on(8, &format!("cache pair {words}"))[0];
         for (few, many) in [("1 64 small-arrays", "2 64 small-arrays"), ("2 64 general", "2 2000 general")] {
             let (first, second) = (pair(few), pair(many));
             assert!(second < 1.2 * first, "{few}: {first} ns, {many}: {second} ns");
