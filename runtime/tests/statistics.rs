@@ -75,31 +75,21 @@ fn printed_report_has_each_figure_once() {
         assert_eq!(lines[0], format!("commensal: statistics of {} ({})", name.trim_end(), process::id()));
         assert!(lines[1].starts_with("  resident ") && lines[1].contains(" = in use "), "{text}");
         let heading = lines.iter().position(|line| line.trim_start().starts_with("object ")).expect("a heading");
-        let mut topic = "";
-        let mut printed = Vec::new();
-        for line in lines[2..heading].iter().filter(|line| !line.starts_with("  lock ")) {
-            let items = match line.trim_start().split_once(": ") {
-                Some((name, items)) => {
-                    topic = name;
-                    items
-                }
-                None => line.trim_start(),
-            };
-            for item in items.trim_end_matches(',').split(", ") {
-                let is_value = |word: &&str| {
-                    word.starts_with(|letter: char| letter.is_ascii_digit()) || ["yes", "no", "never"].contains(word)
-                };
-                let name: Vec<&str> = item.split(' ').take_while(|word| !is_value(word)).collect();
-                assert!(name.len() < item.split(' ').count(), "{item} has no value");
-                printed.push((topic, name.join("_")));
-            }
-        }
-        let expected = TABLES[0].figures.iter().map(|figure| {
+        // Each has its topic's line, or one that continues it, and a value behind its name.
+        let printed = lines[2..heading].join(" ");
+        let mut rest = printed.as_str();
+        for figure in TABLES[0].figures {
             let name = unitless(figure.name);
-            let short = name.strip_prefix(figure.topic).and_then(|name| name.strip_prefix('_'));
-            (figure.topic, short.unwrap_or(name).to_owned())
-        });
-        assert_eq!(printed, expected.collect::<Vec<_>>(), "{text}");
+            let short = name.strip_prefix(figure.topic).and_then(|name| name.strip_prefix('_')).unwrap_or(name);
+            let name = format!(" {} ", short.replace('_', " "));
+            let (_, behind) = rest.split_once(&name).unwrap_or_else(|| panic!("no {name}in {rest}: {text}"));
+            let value = behind.split([' ', ',']).next().unwrap_or_default();
+            assert!(
+                value.starts_with(|c: char| c.is_ascii_digit()) || ["yes", "no", "never"].contains(&value),
+                "{text}"
+            );
+            rest = behind;
+        }
         let columns: Vec<&str> = lines[heading].split_whitespace().collect();
         let expected: Vec<&str> = TABLES[Cache::NUMBER].figures.iter().map(|figure| unitless(figure.name)).collect();
         assert_eq!(columns, expected);
@@ -112,26 +102,15 @@ fn printed_report_has_each_figure_once() {
 fn tuned_caches_are_told() {
     in_child("observe:on", || {
         let cache: SlabCache<[u64; 9]> = SlabCache::new("tuned");
-        let of_table = || {
-            let mut text = String::new();
-            report::write_slabinfo(&mut text).expect("a string takes any text");
-            let row = text.lines().find(|row| row.starts_with("tuned ")).expect("it is there");
-            let mut numbers = row.split_whitespace().skip_while(|&word| word != "tunables").skip(1);
-            [(); 2].map(|()| numbers.next().and_then(|number| number.parse::<u64>().ok()).expect("a number"))
-        };
-        let told = || {
-            drop(cache.alloc([1; 9]));
-            statistics::write_now();
-            with_page(process::id(), |page| {
-                let row = page.rows::<Cache>().find(|row| row.name.as_str() == "tuned").expect("it is there");
-                (row.limit, row.batch)
-            })
-        };
-        let before = told();
-        assert_eq!([before.0, before.1], of_table());
-        assert!(before.0 >= before.1 && before.1 > 0 && before != (60, 20), "{before:?}");
         cache.tune(60, 20).expect("it can be tuned");
-        assert_eq!((told(), of_table()), ((60, 20), [60, 20]));
+        drop(cache.alloc([1; 9]));
+        statistics::write_now();
+        let told = with_page(process::id(), |page| page.rows::<Cache>().find(|row| row.name.as_str() == "tuned"));
+        assert!(told.is_some_and(|row| (row.limit, row.batch) == (60, 20)), "{told:?}");
+        let mut text = String::new();
+        report::write_slabinfo(&mut text).expect("a string takes any text");
+        let row = text.lines().find(|row| row.starts_with("tuned ")).expect("it is there");
+        assert!(row.contains(" : tunables   60   20 "), "{row}");
     });
 }
 
@@ -144,11 +123,12 @@ fn without_being_asked_for_there_is_none() {
     });
 }
 
-/// When it was written, and what each writing took, as seen by who comes along slow paths for so long, or until it was written so often.
-fn written_meanwhile(least: usize, long: Duration) -> (Vec<u64>, Vec<u64>) {
+/// When it was written, and what each writing took, as seen by who comes along slow paths for half a second, or until it
+/// was written so often.
+fn written_meanwhile(least: usize) -> (Vec<u64>, Vec<u64>) {
     let (mut seen, mut costs) = (Vec::new(), Vec::new());
     let began = Instant::now();
-    while began.elapsed() < long || seen.len() < least && began.elapsed() < PATIENCE {
+    while began.elapsed() < Duration::from_millis(500) || seen.len() < least && began.elapsed() < PATIENCE {
         // Less than what is much, of which is told at once: beside other work caches cool, and all of it goes and comes.
         free(blocks(2000, |number| number % 100 + 1));
         if owners().is_empty() {
@@ -163,34 +143,19 @@ fn written_meanwhile(least: usize, long: Duration) -> (Vec<u64>, Vec<u64>) {
             }
         }
     }
-    println!(
-        "written {} times in {:?}, {} us at most",
-        seen.len(),
-        began.elapsed(),
-        costs.iter().max().unwrap() / 1000
-    );
     assert!(seen.len() >= least, "{seen:?} {costs:?}");
     (seen, costs)
 }
 
 #[test]
-fn statistics_page_is_rewritten_no_sooner_than_its_interval() {
+fn statistics_page_is_rewritten_at_most_once_an_interval_at_a_bounded_cost() {
     // Without upkeep: the shepherd writes what has changed before it rests, however soon that is.
     in_child("observe:on,observe.interval_ms:20,upkeep:off", || {
         const INTERVAL_NS: u64 = 20_000_000;
-        let (seen, costs) = written_meanwhile(8, Duration::from_millis(500));
+        let (seen, costs) = written_meanwhile(8);
         // In a young process more often. How much less often depends on who else wants the CPU.
         let gaps: Vec<u64> = seen.windows(2).skip(3).map(|pair| pair[1] - pair[0]).collect();
         assert!(gaps.iter().all(|&gap| gap >= INTERVAL_NS), "{gaps:?} {costs:?}");
-    });
-}
-
-#[test]
-fn statistics_page_costs_at_most_its_share_of_the_time() {
-    in_child("observe:on", || {
-        // More often than anybody may ask for by a setting.
-        statistics::set_interval_ms(1);
-        let (seen, costs) = written_meanwhile(4, Duration::from_millis(500));
         // Of what took more than five milliseconds only so much is made up for; before the last one not all of it is, yet.
         let spent = costs[1..costs.len() - 1].iter().map(|&cost| cost.min(5_000_000)).sum::<u64>();
         let between = seen[seen.len() - 1] - seen[0];
@@ -342,23 +307,6 @@ fn page_of_an_idle_process_that_had_threads_is_true() {
     });
 }
 
-#[test]
-fn statistics_page_survives_a_crash() {
-    let body = || {
-        let kept = blocks(10_000, |_| 1000);
-        statistics::write_now();
-        assert_eq!(kept.len(), 10_000);
-        std::process::abort();
-    };
-    if child::case().is_some() {
-        return in_child("observe:on", body);
-    }
-    let (outcome, pages) = act_out(child::command("act").env("COMMENSAL_CONF", "observe:on"));
-    assert!(!outcome.has_succeeded() && pages.len() == 1, "{}", outcome.report());
-    let in_use = Page::of(&pages[0]).and_then(Page::snapshot).expect("it was whole").figures().in_use_bytes;
-    assert!((10_000_000..11_000_000).contains(&in_use), "{in_use}");
-}
-
 /// How long after some moment this process has one, which comes along slow paths meanwhile.
 fn has_one_after(moment: Instant, churn: impl Fn()) -> Duration {
     let began = Instant::now();
@@ -383,15 +331,6 @@ fn short_lived_process_has_no_statistics_page() {
         let child = Way::Fork.fork_and(|| if after(forked) > AT_LEAST { Ok(()) } else { Err(3) });
         assert_eq!(wait_for(child, PATIENCE), Some(FINE));
         fs::remove_file(folder().join(child.to_string())).expect("it left one");
-    });
-}
-
-#[test]
-fn at_the_start_there_is_none() {
-    in_child("observe:on", || {
-        // Some MiB are not much, and a while is not long.
-        let passed = has_one_after(*BEGAN.get().expect("it has begun"), || free(blocks(3000, |_| 1000)));
-        assert!(passed > AT_LEAST, "after {passed:?}");
     });
 }
 
