@@ -121,7 +121,7 @@ fn command_lines_of_the_book_are_understood() {
 fn command_line_is_refused_if_it_is_not_understood() {
     for (line, is_wrong) in [
         ("commensal", false),
-        ("commensal run --conf keep:1,cache.malloc-*.debug:all --locks=zone -- ./server --port 1", false),
+        ("commensal run --conf keep:1,cache.malloc-*.debug:all --locks -- ./server --port 1", false),
         ("commensal compare --prepare 'rm -f x; commensal gone' -- true", false),
         ("COMMENSAL_CONF=keep:1 ./server --gone & commensal top $! -d 2 # --gone", false),
         ("cargo run --release -- compare --arm 'lean=keep:1' --arm own= -- commensal lab hackbench -pipe 20", false),

@@ -9,24 +9,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::Command;
 
-use commensal::settings::{self, Key};
+use commensal::settings;
 
 /// The environment variable that the library reads.
 pub const VARIABLE: &str = "COMMENSAL_CONF";
 /// The one that the loader reads.
 pub const PRELOAD: &str = "LD_PRELOAD";
-
-/// Accepts a filter for `--locks`, which cannot have a comma because settings end there. For clap.
-pub fn parse_filter(text: &str) -> Result<String, String> {
-    const FILTER: Key = Key::of("locks.filter");
-    if text.contains(',') {
-        return Err("a filter cannot have a comma; give a part of one name".to_owned());
-    }
-    if !text.is_empty() && FILTER.parse(text).is_none() {
-        return Err(format!("expected {}, found {}", FILTER.values(), text.len()));
-    }
-    Ok(text.to_owned())
-}
 
 /// The setting by which the program that replaces this process writes a statistics page at once, and its children later.
 /// None if the user's settings say whether there is a page.

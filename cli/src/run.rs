@@ -32,15 +32,13 @@ pub struct Run {
     slabinfo: bool,
 
     /// Print which functions waited for the library's locks to standard error when the program exits, in the columns of
-    /// `perf lock contention`. FILTER selects the rows whose type or caller contains it
-    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    #[arg(value_parser = conf::parse_filter)]
-    locks: Option<String>,
+    /// `perf lock contention`
+    #[arg(long)]
+    locks: bool,
 
     /// Print the same as JSON
-    #[arg(long, value_name = "FILTER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    #[arg(value_parser = conf::parse_filter, conflicts_with = "locks")]
-    locks_json: Option<String>,
+    #[arg(long, conflicts_with = "locks")]
+    locks_json: bool,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
@@ -52,13 +50,10 @@ impl Run {
         let printed = [
             self.stats.then_some("stats:exit"),
             self.slabinfo.then_some("slabinfo:exit"),
-            self.locks.is_some().then_some("locks:exit"),
-            self.locks_json.is_some().then_some("locks:json"),
+            self.locks.then_some("locks:exit"),
+            self.locks_json.then_some("locks:json"),
         ];
-        // With an empty filter, that of the environment holds.
-        let filter = self.locks.iter().chain(&self.locks_json).find(|filter| !filter.is_empty());
-        let filter = filter.map(|filter| format!("locks.filter:{filter}"));
-        self.conf.iter().cloned().chain(printed.into_iter().flatten().map(str::to_owned)).chain(filter).collect()
+        self.conf.iter().cloned().chain(printed.into_iter().flatten().map(str::to_owned)).collect()
     }
 }
 

@@ -82,8 +82,8 @@ fn sheet() -> Sheet {
 fn page() -> String {
     let rows = TABLE.iter().map(|setting| {
         let default = match setting.values.parse(setting.default) {
-            Some(_) if !matches!(setting.values, Values::Text(_)) => format!("`{}`", setting.default),
-            _ => setting.default.to_owned(),
+            Some(_) => format!("`{}`", setting.default),
+            None => setting.default.to_owned(),
         };
         format!("| `{}` | {} | {default} | {} | {} |\n", setting.key, values(setting), when(setting), setting.help)
     });
@@ -99,11 +99,11 @@ fn as_json(setting: &Setting) -> Value {
         "effect": setting.help,
     });
     match setting.values {
-        Values::Words(words) | Values::AnyOf(words) => row["words"] = words.split(' ').collect(),
+        Values::OneOf(words) | Values::AnyOf(words) => row["words"] = words.split(' ').collect(),
         Values::Number(least, most) => {
             (row["least"], row["most"], row["unit"]) = (least.into(), most.into(), setting.unit.into());
         }
-        Values::Process | Values::Text(_) => {}
+        Values::Process => {}
     }
     row
 }

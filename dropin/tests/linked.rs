@@ -41,7 +41,6 @@ in_both_modes! {
     locks_busy: |mode| holds(mode, "locks busy");
     locks_text_at_exit: super::locks_text_at_exit;
     locks_json_at_exit: super::locks_json_at_exit;
-    locks_filters: super::locks_filters;
 }
 
 /// The examples in the first comment of the header, one after the other.
@@ -139,7 +138,7 @@ fn locks_text_at_exit(mode: Mode) {
         let ms = |index: usize| words[index].parse::<f64>().unwrap_or_else(|_| panic!("column {index}: {row}"));
         assert_eq!((words[0], words[2], words[4], words[6]), ("3", "ms", "ms", "ms"), "{row}");
         let (total, max, avg) = (ms(1), ms(3), ms(5));
-        assert!((15.0..=total).contains(&max) && (total / 3.0 - avg).abs() < 0.02, "{row}");
+        assert!((15.0..=total).contains(&max) && (total / 3.0 - avg).abs() < 0.1, "{row}");
     }
     assert!(said(mode, "locks none", "locks:exit").iter().all(|said| said.trim_end() == NOBODY));
 }
@@ -153,14 +152,4 @@ fn locks_json_at_exit(mode: Mode) {
     }
     let nothing = "{ \"locks\": [ ], \"lost\": { \"contended\": 0, \"total_wait_ns\": 0 } }\n";
     assert!(said(mode, "locks none", "locks:json").iter().all(|said| said == nothing));
-}
-
-fn locks_filters(mode: Mode) {
-    for (filter, is_shown) in [("drain", true), ("CpuCaches::drain_a", true), ("quarantine", false)] {
-        for said in said(mode, "locks known", &format!("locks:exit,locks.filter:{filter}")) {
-            let rows = said.lines().skip(2).count();
-            let expected = format!("{NOBODY} whose type or caller contains '{filter}'");
-            assert!(if is_shown { rows == 1 } else { said.trim_end() == expected }, "{filter}: {said}");
-        }
-    }
 }

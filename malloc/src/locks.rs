@@ -3,9 +3,9 @@
 //! A row holds its texts, because the compiler's names of functions do not end with a zero byte.
 
 use commensal::heap::locks;
-use commensal::observe::columns::{Name, Row, insert};
+use commensal::observe::columns::{Row, insert};
+use commensal::observe::page::Text;
 use core::ffi::c_char;
-use core::fmt::Write;
 use core::mem::MaybeUninit;
 
 /// The waits of one function of the library for its locks of one type.
@@ -35,7 +35,6 @@ pub struct LockLost {
     pub total_wait_ns: u64,
 }
 
-const _: () = assert!(Name::MOST < 96);
 const _: () = {
     let mut at = 0;
     while at < locks::NAMES.len() {
@@ -53,16 +52,13 @@ fn text_of<const N: usize>(text: &str) -> [c_char; N] {
 
 impl From<Row> for LockRow {
     fn from(row: Row) -> Self {
-        let mut caller = Name::new();
-        // It never fails: what does not fit is cut off.
-        let _ = write!(caller, "{}", row.caller);
         LockRow {
             contended: row.contended,
             total_wait_ns: row.total_wait_ns,
             max_wait_ns: row.max_wait_ns,
             avg_wait_ns: row.avg_wait_ns,
             r#type: text_of(row.class),
-            caller: text_of(caller.as_str()),
+            caller: text_of(Text::<95>::of(row.caller).as_str()),
         }
     }
 }

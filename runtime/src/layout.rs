@@ -172,8 +172,6 @@ pub(crate) mod header {
     pub const STATISTICS: usize = WORDS_ABOVE + 16;
     /// The operator's page.
     pub const CONTROL: usize = WORDS_ABOVE + 32;
-    /// The filter of the lock report.
-    pub const LOCK_FILTER: usize = WORDS_ABOVE + 64;
 }
 
 impl<T> HeaderWord<T> {

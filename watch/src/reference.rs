@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use commensal::observe::columns;
-use commensal::observe::figures::{Kind, SLAB_COLUMNS, TABLES, Unit};
+use commensal::observe::figures::TABLES;
 
 use crate::openmetrics::{OF_ALL, OF_KERNEL, name_of};
 
@@ -11,14 +10,8 @@ const ABOUT: &str = "\
 A process under `commensal run`, or with `observe:on` in its settings, writes its statistics to a *statistics page*.
 This is a file with mode 0600 in the user's runtime directory.
 
-| command | what it does |
-|---|---|
-| `commensal stat` | lists the processes that have a page |
-| `commensal stat PID` | prints all figures of a process |
-| `commensal stat PID --json` | prints them as JSON, by the names below |
-| `commensal stat --prometheus ADDR` | serves them as metrics |
-| `commensal stat --clear` | removes the pages of processes that are gone |
-| `commensal top` | shows them live |
+`commensal stat` lists the processes that have a page, and `commensal stat PID` prints all figures of one. With
+`--json`, figures have the names below. `commensal stat --clear` removes the pages of processes that are gone.
 
 Each layout of the page has a version. The command refuses pages of another version.
 
@@ -45,6 +38,10 @@ memory is its code, its stacks and what it maps itself. If the program never tou
 swapped them out, the rest is larger than it looks. If the sum does not fit at all, the line ends in how much is
 missing.
 ";
+const ABOUT_FIGURES: &str = "\
+A *gauge* goes up and down. A *counter* only goes up, since the process started; a fork child continues its parent's.
+A *moment* is a time on the machine's monotonic clock in nanoseconds, or 0 for none. *Yes or no* is 1 or 0.
+";
 const ABOUT_METRICS: &str = "\
 Each metric has the labels `pid` and `program`, and those of its table. Times are in seconds. Moments have no
 metric, because each machine has a clock of its own. If rows have the same labels, the metric is their sum, or their
@@ -57,23 +54,20 @@ without their units. Then come the waits for locks, and a row of figures for eac
 ";
 const ABOUT_SLABINFO: &str = "\
 `commensal run --slabinfo` prints the table when the program exits, `commensal slabinfo PID` at any time. The
-columns are those of the kernel's `/proc/slabinfo`.
+columns are those of the kernel's `/proc/slabinfo`, with spans for slabs. `limit` and `batchcount` have the meanings of
+the table *caches* above. `sharedfactor` and `sharedavail` are always 0.
 ";
 const ABOUT_LOCKS: &str = "\
 `commensal run --locks` prints the report when the program exits, and `--locks-json` prints it as JSON.
-`cm_lock_report` gives C programs the same rows at any time. The columns are those of `perf lock contention`. As
-text, times have a suitable unit; as JSON, they are nanoseconds.
+`cm_lock_report` gives C programs the same rows at any time. The columns are those of `perf lock contention`, which
+have the meanings of the table *locks* above; `type` is its class. The average wait is rounded down. As text, times
+have a suitable unit; as JSON, they are nanoseconds, in `total_wait_ns`, `max_wait_ns` and `avg_wait_ns`.
 ";
 
 /// The page without its title.
 pub fn page() -> String {
-    let words = |all: &[(&str, &str)]| {
-        all.iter().map(|(word, says)| format!("*{word}* ({says})")).collect::<Vec<_>>().join(", ")
-    };
-    let mut text = format!("## The statistics page\n\n{ABOUT}\n");
-    let _ = write!(text, "### Resident memory\n\n{ABOUT_RESIDENT}\n### Figures\n\n");
-    let _ = writeln!(text, "Kinds are {}.\n", words(&Kind::ALL.map(|(_, word, says)| (word, says))));
-    let _ = writeln!(text, "Units are {}.", words(&Unit::ALL.map(|(_, word, says)| (word, says))));
+    let mut text = format!("## The statistics page\n\n{ABOUT}\n### Resident memory\n\n{ABOUT_RESIDENT}\n");
+    let _ = write!(text, "### Figures\n\n{ABOUT_FIGURES}");
     for table in &TABLES {
         let _ = write!(text, "\n### {}\n\n{}", table.name, table.says);
         let number = (!table.numbered.is_empty()).then_some((table.numbered, "the row's number."));
@@ -107,12 +101,8 @@ pub fn page() -> String {
         drawn(&["metric", "meaning"], of_all.into_iter().chain(of_kernel))
     );
     let _ = write!(text, "\n## Printed at exit\n\n{ABOUT_EXIT}");
-    let columns = [("name", "The cache's name.")].into_iter().chain(SLAB_COLUMNS);
-    let columns = columns.map(|(head, says)| vec![format!("`{head}`"), says.to_owned()]);
-    let _ = write!(text, "\n## The slab table\n\n{ABOUT_SLABINFO}{}", drawn(&["column", "meaning"], columns));
-    let columns = columns::described()
-        .map(|(name, says)| vec![crate::text::heading_of(name), format!("`{name}`"), says.trim().to_owned()]);
-    let _ = write!(text, "\n## The lock report\n\n{ABOUT_LOCKS}{}", drawn(&["column", "in JSON", "meaning"], columns));
+    let _ = write!(text, "\n## The slab table\n\n{ABOUT_SLABINFO}");
+    let _ = write!(text, "\n## The lock report\n\n{ABOUT_LOCKS}");
     text
 }
 

@@ -1,8 +1,7 @@
 //! Applies the settings that act when a program starts. Most others are read where they are needed; see [`settings`]. A
 //! message names each pair that is not understood, with the expected values or the nearest key; the program starts.
 
-use super::statistics::{self, Who};
-use super::{control, locks, report};
+use super::{control, locks, report, statistics};
 use crate::caches::{enter, heap, lay_out, name, prepare};
 use crate::misuse::Line;
 use crate::rcu::qsbr::{self, Policy};
@@ -15,8 +14,6 @@ use machine::{process, slot};
 const STATS: Key = Key::of("stats");
 const SLABINFO: Key = Key::of("slabinfo");
 const LOCKS: Key = Key::of("locks");
-const LOCKS_FILTER: Key = Key::of("locks.filter");
-const OBSERVE: Key = Key::of("observe");
 const CONTROL: Key = Key::of("control");
 const LAZY: Key = Key::of("lazy");
 const SANDBOX: Key = Key::of("sandbox");
@@ -40,9 +37,6 @@ pub fn apply_environment() {
     print_at_exit(SLABINFO.is("exit"), report::print_slabinfo);
     print_at_exit(LOCKS.is("exit"), locks::print);
     print_at_exit(LOCKS.is("json"), locks::print_json);
-    if let Some(text) = LOCKS_FILTER.text() {
-        locks::set_filter(text);
-    }
     if let Some(descriptor) = CONTROL.said() {
         // The page may be another process's, because children inherit the setting.
         control::begin(descriptor as i32);
@@ -61,12 +55,7 @@ pub fn apply_environment() {
     if !LAZY.is_on() && !lay_out(cpus) {
         complain(format_args!("no memory for lazy:off; what was not prepared is made when it is used"));
     }
-    let who = match OBSERVE.get() {
-        0 => Who::Nobody,
-        settings::ALL_PROCESSES => Who::All,
-        process => Who::First(process as u32),
-    };
-    if let Err(why) = statistics::begin(who) {
+    if let Err(why) = statistics::begin() {
         statistics::complain(why);
     }
     if SANDBOX.is_on() {

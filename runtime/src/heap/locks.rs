@@ -5,13 +5,10 @@
 
 use super::console::StandardError;
 use crate::caches::heap;
-use crate::layout::{HeaderWord, header};
 use crate::observe::columns::{Row, Table, rows_of};
-use crate::observe::locks::Filter;
 use crate::observe::{LockReport, Word};
 use crate::percpu::Area;
 use crate::rcu;
-use core::fmt::{self, Write};
 use machine::root;
 use machine::sync::{Contention, Waited};
 
@@ -25,10 +22,6 @@ pub static NAMES: [Word; HEAPS + OTHERS.len()] = {
     names.split_at_mut(HEAPS).1.copy_from_slice(&OTHERS);
     names
 };
-
-/// Filter of the rows that are printed at exit.
-// SAFETY: zeroes are a filter that shows all, and these bytes are only used here.
-const FILTER: HeaderWord<Filter> = unsafe { HeaderWord::at(header::LOCK_FILTER) };
 
 /// All existing classes of locks, with the cost of waiting for them; the heap's first.
 pub fn classes() -> impl Iterator<Item = (&'static str, &'static Contention)> {
@@ -44,40 +37,12 @@ pub fn for_each_row(mut show: impl FnMut(Row)) -> Waited {
     classes().fold(Waited::default(), |lost, (class, contention)| lost.and(rows_of(class, contention, &mut show)))
 }
 
-/// The rows whose class or caller contains a text.
-pub fn read(filter: &str) -> Table {
-    let mut table = Table::new();
-    classes().for_each(|(class, contention)| table.add(class, contention, filter));
-    table
-}
-
-/// Writes the report as text.
-pub fn write_text(out: &mut impl Write, filter: &str) -> fmt::Result {
-    let table = read(filter);
-    if table.is_empty() {
-        match filter {
-            "" => writeln!(out, "commensal: no lock was contended")?,
-            _ => writeln!(out, "commensal: no lock was contended whose type or caller contains '{filter}'")?,
-        }
-    }
-    table.write_text(out)
-}
-
 /// Prints the report on standard error.
 pub extern "C" fn print() {
-    let _ = with_filter(|filter| write_text(&mut StandardError::default(), filter));
+    let _ = Table::of(classes()).write_text(&mut StandardError::default());
 }
 
 /// Prints the report as JSON on standard error.
 pub extern "C" fn print_json() {
-    let _ = with_filter(|filter| read(filter).write_json(&mut StandardError::default()));
-}
-
-/// Sets the filter of the rows that are printed at exit. False: the text is too long.
-pub fn set_filter(text: &str) -> bool {
-    FILTER.get().is_none_or(|filter| filter.set(text))
-}
-
-fn with_filter<R>(show: impl FnOnce(&str) -> R) -> R {
-    if let Some(filter) = FILTER.get() { filter.with(show) } else { show("") }
+    let _ = Table::of(classes()).write_json(&mut StandardError::default());
 }

@@ -199,42 +199,21 @@ macro_rules! with_figures {
 }
 pub(crate) use with_figures;
 
-/// Declares the columns of the slab table, like the kernel's /proc/slabinfo: each reads a row of caches.
-macro_rules! slab_columns {
-    ($($before:literal $head:literal $width:literal, $says:literal, |$cache:ident| $read:expr;)*) => {
-        /// The columns behind the name: their names and meanings.
-        pub static SLAB_COLUMNS: [(&str, &str); [$($head),*].len()] = [$(($head, $says)),*];
-
-        /// Writes the head of the slab table.
-        pub fn write_slab_head(out: &mut impl Write) -> fmt::Result {
-            out.write_str(concat!("slabinfo - version: 2.1\n# name           ", $($before, " <", $head, ">",)* "\n"))
-        }
-
-        /// Writes a row of the slab table.
-        pub fn write_slab_row(out: &mut impl Write, name: &str, row: &Cache) -> fmt::Result {
-            write!(out, "{name:<17}")?;
-            $({
-                let $cache = row;
-                write!(out, concat!($before, " {:>", $width, "}"), $read)?;
-            })*
-            out.write_str("\n")
-        }
-    };
+/// Writes the head of the slab table, which has the columns of the kernel's /proc/slabinfo.
+pub fn write_slab_head(out: &mut impl Write) -> fmt::Result {
+    out.write_str(
+        "slabinfo - version: 2.1\n# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> \
+         : tunables <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>\n",
+    )
 }
 
-slab_columns! {
-    "" "active_objs" 6, "Objects that the program holds.", |cache| cache.in_use;
-    "" "num_objs" 6, "Objects that the spans have room for.", |cache| cache.objects;
-    "" "objsize" 6, "Bytes of an object.", |cache| cache.object_bytes;
-    "" "objperslab" 4, "Objects in a span.", |cache| cache.objects / cache.spans.max(1);
-    "" "pagesperslab" 4, "Pages in a span.", |cache| cache.span_bytes / cache.spans.max(1) / PAGE as u64;
-    " : tunables" "limit" 4, "The most objects that a slot keeps; without tuning, at the highest miss rate.",
-        |cache| cache.limit;
-    "" "batchcount" 4, "Objects that a slow path moves at once.", |cache| cache.batch;
-    "" "sharedfactor" 4, "Always 0: the kernel's column, without a meaning here.", |_cache| 0;
-    " : slabdata" "active_slabs" 6, "Spans with objects in use or in magazines.", |cache| cache.active_spans;
-    "" "num_slabs" 6, "Spans.", |cache| cache.spans;
-    "" "sharedavail" 6, "Always 0: the kernel's column, without a meaning here.", |_cache| 0;
+/// Writes a row of the slab table. The kernel's two columns about sharing have no meaning here.
+pub fn write_slab_row(out: &mut impl Write, name: &str, row: &Cache) -> fmt::Result {
+    let Cache { in_use, objects, object_bytes, spans, span_bytes, limit, batch, active_spans, .. } = row;
+    let (in_a_span, pages) = (objects / spans.max(&1), span_bytes / spans.max(&1) / PAGE as u64);
+    write!(out, "{name:<17} {in_use:>6} {objects:>6} {object_bytes:>6} {in_a_span:>4} {pages:>4}")?;
+    write!(out, " : tunables {limit:>4} {batch:>4} {:>4}", 0)?;
+    writeln!(out, " : slabdata {active_spans:>6} {spans:>6} {:>6}", 0)
 }
 
 /// How a value changes.
@@ -247,15 +226,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, with their words and meanings.
-    pub const ALL: [(Kind, &str, &str); 2] = [
-        (Kind::Gauge, "gauge", "up and down"),
-        (Kind::Counter, "counter", "only up, since the process started; a fork child continues its parent's"),
-    ];
-
     /// Its word.
     pub fn word(self) -> &'static str {
-        Self::ALL[self as usize].1
+        match self {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+        }
     }
 }
 
@@ -275,18 +251,15 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All units, with their words and meanings.
-    pub const ALL: [(Unit, &str, &str); 5] = [
-        (Unit::Count, "count", "things"),
-        (Unit::Bytes, "bytes", "bytes"),
-        (Unit::Nanoseconds, "nanoseconds", "nanoseconds"),
-        (Unit::Moment, "moment", "nanoseconds on the machine's monotonic clock; 0: none"),
-        (Unit::YesOrNo, "yes or no", "1 or 0"),
-    ];
-
     /// Its words.
     pub fn word(self) -> &'static str {
-        Self::ALL[self as usize].1
+        match self {
+            Unit::Count => "count",
+            Unit::Bytes => "bytes",
+            Unit::Nanoseconds => "nanoseconds",
+            Unit::Moment => "moment",
+            Unit::YesOrNo => "yes or no",
+        }
     }
 }
 
@@ -465,12 +438,6 @@ mod tests {
         let topics: Vec<&str> = TABLES[0].figures.iter().map(|figure| figure.topic).collect();
         let distinct: HashSet<&str> = topics.iter().copied().collect();
         assert_eq!(topics.chunk_by(|one, other| one == other).count(), distinct.len(), "a topic is in two places");
-    }
-
-    #[test]
-    fn words_of_kinds_and_units_are_in_order() {
-        assert!(Kind::ALL.iter().enumerate().all(|(number, (kind, ..))| *kind as usize == number));
-        assert!(Unit::ALL.iter().enumerate().all(|(number, (unit, ..))| *unit as usize == number));
     }
 
     #[test]

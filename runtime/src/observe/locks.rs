@@ -4,7 +4,7 @@
 //! a queue of deferred objects, counts the waits for its own locks: it may exist without a heap. Readings take no lock.
 
 use super::Word;
-use machine::sync::{AtomicU8, Contention, Ordering};
+use machine::sync::Contention;
 
 /// Declares the classes, in the order of the report.
 macro_rules! classes {
@@ -49,31 +49,4 @@ classes! {
     quarantines: "quarantine",
     /// Large blocks of groups, one lock for each, and the list of groups.
     groups: "group",
-}
-
-/// A text that the shown rows of the report contain; empty: all are shown. Set before it is read. Zeroes are empty.
-#[derive(Debug)]
-pub struct Filter([AtomicU8; Filter::MOST]);
-
-impl Filter {
-    /// The longest text, in bytes.
-    pub const MOST: usize = 64;
-
-    /// Sets the text. False, without effect, if it is too long.
-    pub fn set(&self, text: &str) -> bool {
-        let fits = text.len() <= Self::MOST;
-        if fits {
-            let bytes = text.bytes().chain(core::iter::repeat(0));
-            // Relaxed: it is set when the program starts.
-            self.0.iter().zip(bytes).for_each(|(place, byte)| place.store(byte, Ordering::Relaxed));
-        }
-        fits
-    }
-
-    /// Calls `show` with the text.
-    pub fn with<R>(&self, show: impl FnOnce(&str) -> R) -> R {
-        let bytes = self.0.each_ref().map(|byte| byte.load(Ordering::Relaxed));
-        let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        show(core::str::from_utf8(&bytes[..len]).unwrap_or(""))
-    }
 }

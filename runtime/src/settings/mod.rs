@@ -20,52 +20,44 @@ mod table;
 
 pub use table::{Setting, TABLE, Values, When};
 
-use crate::observe::{Inline, Word};
+use crate::observe::Word;
 use core::ffi::CStr;
 use core::fmt;
 use machine::sync::{AtomicU64, Ordering};
 use machine::{process, root};
-use table::MOVED;
 
-impl Values<&str> {
-    /// The value of a text; for settings that are texts, its length.
-    pub const fn parse(self, text: &str) -> Option<u64> {
+impl Values {
+    /// The value of a text.
+    pub const fn parse(&self, text: &str) -> Option<u64> {
         match (self, text.as_bytes()) {
-            (Values::Words(words), text) => place(words, text),
-            (Values::AnyOf(_), b"off") | (Values::Process, b"off") => Some(0),
+            (Values::OneOf(words), text) => place(words.as_str(), text),
+            (Values::AnyOf(_) | Values::Process, b"off") => Some(0),
             (Values::Process, b"on") => Some(ALL_PROCESSES),
-            (Values::AnyOf(words), b"all") => Some((1 << count(words)) - 1),
-            (Values::AnyOf(words), text) => bits(words, text),
-            (Values::Number(least, most), _) => number(text, least, most),
+            (Values::AnyOf(words), b"all") => Some((1 << count(words.as_str())) - 1),
+            (Values::AnyOf(words), text) => bits(words.as_str(), text),
+            (Values::Number(least, most), _) => number(text, *least, *most),
             (Values::Process, _) => number(text, 1, u32::MAX - 1),
-            (Values::Text(most), text) if !text.is_empty() && text.len() <= most => Some(text.len() as u64),
-            (Values::Text(_), _) => None,
         }
     }
 
-    fn has(self, value: u32) -> bool {
+    fn has(&self, value: u32) -> bool {
         match self {
-            Values::Words(words) => value < count(words),
-            Values::Number(least, most) => (least..=most).contains(&value),
+            Values::OneOf(words) => value < count(words),
+            Values::Number(least, most) => (*least..=*most).contains(&value),
             _ => false,
         }
     }
 }
 
-impl fmt::Display for Values<&str> {
+impl fmt::Display for Values {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Values::Words(words) => {
+        match self {
+            Values::OneOf(words) => {
                 let last = count(words) as usize - 1;
-                words.split(' ').enumerate().try_for_each(|(place, word)| {
-                    let joint = if place == 0 {
-                        ""
-                    } else if place == last {
-                        " or "
-                    } else {
-                        ", "
-                    };
-                    write!(out, "{joint}{word}")
+                words.split(' ').enumerate().try_for_each(|(place, word)| match place {
+                    0 => write!(out, "{word}"),
+                    _ if place == last => write!(out, " or {word}"),
+                    _ => write!(out, ", {word}"),
                 })
             }
             Values::AnyOf(words) => {
@@ -75,13 +67,12 @@ impl fmt::Display for Values<&str> {
             }
             Values::Number(least, most) => write!(out, "a number from {least} to {most}"),
             Values::Process => write!(out, "on, off, or the number of a process"),
-            Values::Text(most) => write!(out, "a text of 1 to {most} bytes"),
         }
     }
 }
 
 /// The value of `observe:on`.
-pub const ALL_PROCESSES: u64 = u32::MAX as u64;
+const ALL_PROCESSES: u64 = u32::MAX as u64;
 
 const fn number(text: &str, least: u32, most: u32) -> Option<u64> {
     match u32::from_str_radix(text, 10) {
@@ -147,8 +138,14 @@ const fn bits(words: &str, text: &[u8]) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 struct Row {
     key: Word,
-    values: Values<Inline<31>>,
+    values: Values,
     when: When,
+}
+
+impl Row {
+    const fn of(&Setting { key, values, when, .. }: &Setting) -> Self {
+        Row { key: Word::new(key), values, when }
+    }
 }
 
 static ROWS: [Row; TABLE.len()] = {
@@ -160,29 +157,6 @@ static ROWS: [Row; TABLE.len()] = {
     }
     rows
 };
-
-impl Row {
-    const fn of(setting: &Setting) -> Self {
-        let values = match setting.values {
-            Values::Words(words) => Values::Words(Inline::new(words)),
-            Values::AnyOf(words) => Values::AnyOf(Inline::new(words)),
-            Values::Number(least, most) => Values::Number(least, most),
-            Values::Process => Values::Process,
-            Values::Text(most) => Values::Text(most),
-        };
-        Row { key: Word::new(setting.key), values, when: setting.when }
-    }
-
-    fn values(&self) -> Values<&str> {
-        match &self.values {
-            Values::Words(words) => Values::Words(words.as_str()),
-            Values::AnyOf(words) => Values::AnyOf(words.as_str()),
-            Values::Number(least, most) => Values::Number(*least, *most),
-            Values::Process => Values::Process,
-            Values::Text(most) => Values::Text(*most),
-        }
-    }
-}
 
 /// Bytes of the values, at the end of the root's domain.
 pub const BYTES: usize = size_of::<[AtomicU64; TABLE.len()]>().next_multiple_of(64);
@@ -243,21 +217,9 @@ impl Key {
         values()[self.place].store(value + 1, Ordering::Relaxed);
     }
 
-    /// Its possible values.
-    pub fn values(self) -> Values<&'static str> {
-        ROWS[self.place].values()
-    }
-
     /// The value of a text.
-    pub fn parse(self, text: &str) -> Option<u64> {
-        self.values().parse(text)
-    }
-
-    /// Its text from the environment.
-    pub fn text(self) -> Option<&'static str> {
-        let row = &ROWS[self.place];
-        let said = pairs(environment()).filter(|&(key, text)| key == &*row.key && self.parse(text).is_some());
-        said.last().map(|(_, text)| text)
+    pub(crate) fn parse(self, text: &str) -> Option<u64> {
+        ROWS[self.place].values.parse(text)
     }
 
     /// The environment's value for a cache, by the last rule whose NAME fits, or the default.
@@ -317,8 +279,7 @@ pub(crate) fn read_environment(complain: impl FnMut(&Misunderstood<'_>)) {
 fn read(conf: &[u8], mut complain: impl FnMut(&Misunderstood<'_>)) {
     for (key, text) in pairs(conf) {
         match understand(key, text) {
-            Ok((_, Values::Text(_), _)) => {}
-            Ok((place, _, value)) => Key { place, default: 0 }.put(value),
+            Ok((place, value)) => Key { place, default: 0 }.put(value),
             Err(why) => complain(&why),
         }
     }
@@ -329,13 +290,13 @@ pub fn check<'a>(key: &'a str, text: &'a str) -> Result<(), Misunderstood<'a>> {
     understand(key, text).map(|_| ())
 }
 
-fn understand<'a>(key: &'a str, text: &'a str) -> Result<(usize, Values<&'static str>, u64), Misunderstood<'a>> {
+/// The place and the value of a pair.
+fn understand<'a>(key: &'a str, text: &'a str) -> Result<(usize, u64), Misunderstood<'a>> {
     let (word, mut known) = candidates(key);
-    let Some((place, _)) = known.find(|&(_, candidate)| candidate == word) else {
-        return Err(Misunderstood::Key(key));
-    };
-    let values = ROWS[place].values();
-    values.parse(text).map(|value| (place, values, value)).ok_or(Misunderstood::Value { key, text, values })
+    let (place, _) = known.find(|&(_, candidate)| candidate == word).ok_or(Misunderstood::Key(key))?;
+    let values = ROWS[place].values;
+    let value = values.parse(text).ok_or(Misunderstood::Value { key, text, values })?;
+    Ok((place, value))
 }
 
 /// A pair that is not understood.
@@ -350,7 +311,7 @@ pub enum Misunderstood<'a> {
         /// The value.
         text: &'a str,
         /// The expected values.
-        values: Values<&'static str>,
+        values: Values,
     },
 }
 
@@ -359,17 +320,11 @@ impl fmt::Display for Misunderstood<'_> {
         match *self {
             Misunderstood::Value { key, text: "", values } => write!(out, "{key} has no value: expected {values}"),
             Misunderstood::Value { key, text, values } => write!(out, "{key} cannot be '{text}': expected {values}"),
-            Misunderstood::Key(key) => {
-                let moved = MOVED.iter().find(|(old, _)| old.as_str() == key);
-                match (moved, key.split_once('=')) {
-                    (Some((_, new)), _) => write!(out, "'{key}' is called '{}' now", new.as_str()),
-                    (_, Some((key, text))) => write!(out, "'{key}={text}' has '=' instead of ':': write {key}:{text}"),
-                    _ => match nearest(key) {
-                        Some(near) => write!(out, "unknown key '{key}' (did you mean '{near}'?)"),
-                        None => write!(out, "unknown key '{key}' (`commensal conf` lists all)"),
-                    },
-                }
-            }
+            Misunderstood::Key(key) => match (key.split_once('='), nearest(key)) {
+                (Some((key, text)), _) => write!(out, "'{key}={text}' has '=' instead of ':': write {key}:{text}"),
+                (None, Some(near)) => write!(out, "unknown key '{key}' (did you mean '{near}'?)"),
+                (None, None) => write!(out, "unknown key '{key}' (`commensal conf` lists all)"),
+            },
         }
     }
 }
@@ -411,7 +366,7 @@ pub(crate) fn set(part: &str, name: &str, value: u32) -> Result<(), Refused> {
         let rest = row.key.strip_prefix(part);
         row.when == When::AnyTime && rest.is_some_and(|rest| rest.strip_prefix('.').unwrap_or("on") == name)
     };
-    let place = ROWS.iter().position(is_wanted).filter(|&place| ROWS[place].values().has(value)).ok_or(Refused)?;
+    let place = ROWS.iter().position(is_wanted).filter(|&place| ROWS[place].values.has(value)).ok_or(Refused)?;
     Key { place, default: 0 }.put(value.into());
     Ok(())
 }

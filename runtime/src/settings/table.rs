@@ -1,8 +1,8 @@
 //! The table of settings. To add one, add a row here, and read it with `Key::of("its.key")`. `commensal conf` prints
 //! it, and docs/reference/conf.md is generated from it. The library keeps keys and values; see [`ROWS`](super::ROWS).
 
-use crate::observe::Word;
-use Values::{AnyOf, Number, Process, Text, Words};
+use crate::observe::Inline;
+use Values::{Number, Process};
 use When::{AnyTime, AtStart};
 
 /// A row of the table.
@@ -11,7 +11,7 @@ pub struct Setting {
     /// Its name in `COMMENSAL_CONF`; in `cache.NAME.…`, NAME stands for the name of a cache.
     pub key: &'static str,
     /// The possible values.
-    pub values: Values<&'static str>,
+    pub values: Values,
     /// The default, or words for it.
     pub default: &'static str,
     /// Unit of a number.
@@ -22,19 +22,24 @@ pub struct Setting {
     pub help: &'static str,
 }
 
-/// The values that a setting may have; `T` is the type of texts.
+/// Words of a table, separated by blanks.
+pub type Words = Inline<31>;
+
+/// The values that a setting may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Values<T> {
-    /// One of these words, separated by blanks; the value is its position.
-    Words(T),
+pub enum Values {
+    /// One of these words; the value is its position.
+    OneOf(Words),
     /// Some of these words, joined by `+`, or `all`, or `off`; each word is a bit.
-    AnyOf(T),
+    AnyOf(Words),
     /// A number in this closed range.
     Number(u32, u32),
     /// `on`, `off`, or the number of a process.
     Process,
-    /// A text of one byte up to this many.
-    Text(usize),
+}
+
+const fn one_of(words: &str) -> Values {
+    Values::OneOf(Words::new(words))
 }
 
 /// When a setting may be set.
@@ -47,9 +52,7 @@ pub enum When {
 }
 
 /// The beginning of a row, in the order of its columns.
-const fn row(
-    key: &'static str, values: Values<&'static str>, default: &'static str, unit: &'static str, when: When,
-) -> Setting {
+const fn row(key: &'static str, values: Values, default: &'static str, unit: &'static str, when: When) -> Setting {
     Setting { key, values, default, unit, when, help: "" }
 }
 
@@ -61,14 +64,12 @@ impl Setting {
 
 /// All settings, in the order in which they are shown.
 pub const TABLE: &[Setting] = &[
-    row("stats", Words("off exit"), "off", "", AtStart)
+    row("stats", one_of("off exit"), "off", "", AtStart)
         .help("Print statistics on standard error when the program exits."),
-    row("slabinfo", Words("off exit"), "off", "", AtStart)
+    row("slabinfo", one_of("off exit"), "off", "", AtStart)
         .help("Print the slab table when the program exits, in the columns of the kernel's `/proc/slabinfo`."),
-    row("locks", Words("off exit json"), "off", "", AtStart)
+    row("locks", one_of("off exit json"), "off", "", AtStart)
         .help("Print the lock report when the program exits, in the columns of `perf lock contention` or as JSON."),
-    row("locks.filter", Text(64), "all rows", "", AtStart)
-        .help("Print only those rows of the lock report whose type or caller contains this text."),
     row("observe", Process, "off", "", AtStart).help(
         "Processes that write a statistics page, which `commensal top` and `commensal stat` read. `on`: each \
          process that inherits the setting, once it is 50 ms old or holds some MiB. A process number: that \
@@ -83,22 +84,22 @@ pub const TABLE: &[Setting] = &[
     ),
     row("keep", Number(0, u32::MAX), "1", "MiB", AtStart)
         .help("Dirty memory that free runs may keep. Memory above it returns to the system even if it is not idle."),
-    row("huge", Words("system avoid"), "system", "", AtStart).help(
+    row("huge", one_of("system avoid"), "system", "", AtStart).help(
         "`system`: the heap beyond its first 32 MiB follows the system's huge-page setting. `avoid`: it never \
          uses huge pages.",
     ),
-    row("sandbox", Words("off on"), "off", "", AtStart).help(
+    row("sandbox", one_of("off on"), "off", "", AtStart).help(
         "`on`: start in plain mode, in which the library makes only the system calls that the C library's malloc \
          and threads make. Set it for programs that install a seccomp filter without the C library's `prctl`. \
          The library notices a call of `prctl` by itself.",
     ),
-    row("syscalls", Words("direct libc"), "direct", "", AtStart).help(
+    row("syscalls", one_of("direct libc"), "direct", "", AtStart).help(
         "`libc`: call the C library's `mmap`, `munmap`, `mremap` and `madvise`, so that libraries that replace \
          these functions (MPI, RDMA) see the calls. `direct`: make the system calls directly.",
     ),
-    row("upkeep", Words("off on"), "on", "", AnyTime)
+    row("upkeep", one_of("off on"), "on", "", AnyTime)
         .help("Return unused memory to the system in the background. `off`: only when the program trims."),
-    row("upkeep.shepherd", Words("off on"), "on", "", AnyTime).help(
+    row("upkeep.shepherd", one_of("off on"), "on", "", AnyTime).help(
         "Start a background thread (the *shepherd*) that serves idle slots, in processes with threads. `off`: \
          the program calls `upkeep::tick` in Rust or `cm_upkeep_tick` in C instead; otherwise idle slots keep \
          their memory.",
@@ -109,7 +110,7 @@ pub const TABLE: &[Setting] = &[
     ),
     row("upkeep.budget_mib", Number(1, 1_000_000), "1024", "MiB", AnyTime)
         .help("Memory that may be returned to the kernel per second. It bounds the cost of faulting pages in again."),
-    row("rcu.policy", Words("flagged counted kicked none"), "flagged", "", AtStart).help(
+    row("rcu.policy", one_of("flagged counted kicked none"), "flagged", "", AtStart).help(
         "When registered readers report. `flagged`: at a checkpoint after they were flagged. `counted`: at each \
          `rcu.counted_each`-th checkpoint. `kicked`: as `flagged`, and kickable readers are interrupted in the \
          end. `none`: only where the program reports. A program can change it while it runs, by \
@@ -167,21 +168,17 @@ pub const TABLE: &[Setting] = &[
         "Time after which a waiting grace period is reported on standard error, with what it waits for; repeated \
          after the same time. 0: never.",
     ),
-    row("cache.NAME.dedicated", Words("off on"), "on", "", AtStart).help(
+    row("cache.NAME.dedicated", one_of("off on"), "on", "", AtStart).help(
         "`off`: serve this object cache from the general size classes. `commensal compare --arm` then tells \
          whether a cache of its own pays.",
     ),
-    row("cache.NAME.debug", AnyOf("redzone poison track quarantine"), "off", "", AtStart).help(
+    row("cache.NAME.debug", Values::AnyOf(Words::new("redzone poison track quarantine")), "off", "", AtStart).help(
         "Detect misuse of this cache, which ends the program. `redzone`: guard bytes around objects. `poison`: \
          fill free objects with a pattern. `track`: record who allocated and freed an object. `quarantine`: \
          delay reuse. The size classes of malloc are caches such as `malloc-64`.",
     ),
-    row("lazy", Words("off on"), "on", "", AtStart)
+    row("lazy", one_of("off on"), "on", "", AtStart)
         .help("Set up per-CPU memory at its first use. `off`: at the start, as other allocators do; for comparisons."),
     row("possible_cpus", Number(1, machine::slot::MAX as u32), "the machine's", "CPUs", AtStart)
         .help("Number of CPUs that `lazy:off` sets up."),
 ];
-
-/// Removed keys, and their successors.
-pub(super) static MOVED: [(Word, Word); 2] =
-    [(Word::new("upkeep.on"), Word::new("upkeep")), (Word::new("shepherd"), Word::new("upkeep.shepherd"))];

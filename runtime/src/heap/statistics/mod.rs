@@ -44,21 +44,12 @@ use machine::sync::{AtomicPtr, AtomicU32, Ordering};
 use machine::{clock, process, slot, thread, vm};
 use read::{MOST_CACHES, Walk};
 
-/// The processes that have a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
-    /// None.
-    Nobody,
-    /// Each process that lives for a while.
-    All,
-    /// This process at its start, and others that live for a while.
-    First(u32),
-}
-
 const MILLISECOND: u64 = 1_000_000;
 /// Age, or growth in pages, at which a process other than the first makes its page.
 const LIFE_NS: u64 = 50 * MILLISECOND;
 const GROWTH: u64 = (4 << 20) / PAGE as u64;
+/// The processes that have a page: 0, none; this process at its start; and any, each that lives for a while.
+const OBSERVE: Key = Key::of("observe");
 const INTERVAL: Key = Key::of("observe.interval_ms");
 /// Memory in use has changed by much if by an eighth and this many pages.
 const MUCH: u64 = (1 << 18) / PAGE as u64;
@@ -132,28 +123,23 @@ enum Part {
     NotNow,
 }
 
-/// Sets which processes have a page, and makes this one's if it is due at the start. Fails with the reason.
-pub fn begin(who: Who) -> Result<(), &'static str> {
+/// Applies the setting, and makes this process's page if it is due at the start. Fails with the reason.
+pub fn begin() -> Result<(), &'static str> {
     if !enter() {
         return Ok(());
     }
-    let (at, place) = (&heap().cpu.hook.statistics_at, State::place());
-    place.wanted.store(u32::from(who != Who::Nobody), Ordering::Relaxed);
-    match who {
-        Who::Nobody => at.never(),
-        Who::First(process) if process == process::id() => {
-            at.in_units(LOOK);
-            let state = State::known_or_made().ok_or("there is no memory for it, or the kernel does not tell forks")?;
-            return state.with(Inside::begin).unwrap_or(Ok(()));
-        }
-        Who::All | Who::First(_) => at.in_units(LOOK),
+    let (at, observed) = (&heap().cpu.hook.statistics_at, OBSERVE.get());
+    State::place().wanted.store(u32::from(observed != 0), Ordering::Relaxed);
+    if observed == 0 {
+        at.never();
+        return Ok(());
     }
-    Ok(())
-}
-
-/// Sets the interval of writes.
-pub fn set_interval_ms(ms: u32) {
-    INTERVAL.put(ms.into());
+    at.in_units(LOOK);
+    if observed != u64::from(process::id()) {
+        return Ok(());
+    }
+    let state = State::known_or_made().ok_or("there is no memory for it, or the kernel does not tell forks")?;
+    state.with(Inside::begin).unwrap_or(Ok(()))
 }
 
 /// Writes a part if it is due; or, before a thread of the runtime rests, everything.

@@ -300,14 +300,21 @@ impl<'a> Page<'a> {
             other => return Err(Unreadable::Version(other)),
         }
         let expected: u64 = page.read(offset_of!(Header, bytes));
-        if (len as u64) < expected {
-            return truncated(expected);
-        }
+        let page = match bytes.get(..usize::try_from(expected).unwrap_or(usize::MAX)) {
+            Some(bytes) if bytes.len() >= size_of::<Header>() => Page(bytes),
+            Some(_) => return Err(Unreadable::Damaged("it is shorter than its header")),
+            None => return truncated(expected),
+        };
         let ends = (0..2).map(|copy| page.copy_at(copy).checked_add(size_of::<Copy>()));
-        if ends.into_iter().any(|end| end.is_none_or(|end| end > len)) {
+        if ends.into_iter().any(|end| end.is_none_or(|end| end > page.length())) {
             return Err(Unreadable::Damaged("a copy lies outside of the page"));
         }
         Ok(page)
+    }
+
+    /// Its length in bytes, at most that of the bytes it was found in.
+    pub fn length(self) -> usize {
+        self.0.len()
     }
 
     /// The number of the process.
