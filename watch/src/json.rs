@@ -55,7 +55,6 @@ fn row(table: &Table, row: AnyRow<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::State;
     use crate::sample;
 
     #[test]
@@ -97,17 +96,5 @@ mod tests {
         let (began, ended) = (value["began_ns"].as_u64().unwrap(), value["ended_ns"].as_u64().unwrap());
         assert_eq!((ended - began, &value["page_made_at_ns"]), (1000, &json!(7)));
         assert!(value["age_ns"].as_u64().unwrap() >= sample::AGE_NS - 2_000_000_000);
-    }
-
-    #[test]
-    fn gone_process_has_null_for_what_the_kernel_knows() {
-        let gone = Process { state: State::Gone, kernel: None, ..sample::process(7, 0) };
-        let value = all(&[gone], &[anyhow::anyhow!("cut off").context("/run/3")]);
-        let of_kernel = ["command", "threads", "resident_bytes"].map(|key| value["processes"][0][key].clone());
-        assert_eq!(
-            (of_kernel, &value["processes"][0]["state"]),
-            ([Value::Null, Value::Null, Value::Null], &json!("gone"))
-        );
-        assert_eq!(value["unreadable"], json!(["/run/3: cut off"]));
     }
 }

@@ -10,7 +10,7 @@ use host::publication::Name;
 
 use crate::folders;
 use crate::namespaces::{Namespaces, Number};
-use crate::page::OtherVersion;
+use crate::page::Unread;
 use crate::process::{State, all_in};
 use crate::units;
 
@@ -55,10 +55,10 @@ fn clear_in(folders: &[PathBuf]) -> String {
         removed.push(format!("{} ({})", units::word(&process.name()), process.pid));
     }
     let namespaces = Namespaces::now();
-    let of_versions = unread.iter().filter_map(|error| error.downcast_ref::<OtherVersion>());
-    for OtherVersion { path, version } in of_versions.filter(|other| folders::is_own(&other.path)) {
+    for error in &unread {
+        let Some(Unread::OtherVersion { path, version }) = error.downcast_ref() else { continue };
         let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
-        if name.is_some_and(|name| !namespaces.number(name).may_exist()) {
+        if folders::is_own(path) && name.is_some_and(|name| !namespaces.number(name).may_exist()) {
             folders::remove_own(path);
             removed.push(format!("{} of version {version}", folders::shown(path)));
         }
@@ -74,14 +74,13 @@ fn clear_in(folders: &[PathBuf]) -> String {
 /// upgrade may leave many.
 pub fn reasons(unreadable: &[anyhow::Error]) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut of_versions = BTreeMap::<(&Path, u32), Vec<&OtherVersion>>::new();
+    let mut of_versions = BTreeMap::<(&Path, u32), Vec<&anyhow::Error>>::new();
     for error in unreadable {
-        match error.downcast_ref::<OtherVersion>() {
-            Some(other) => {
-                let folder = other.path.parent().unwrap_or(&other.path);
-                of_versions.entry((folder, other.version)).or_default().push(other);
+        match error.downcast_ref() {
+            Some(Unread::OtherVersion { path, version }) => {
+                of_versions.entry((path.parent().unwrap_or(path), *version)).or_default().push(error);
             }
-            None => lines.push(format!("{error:#}")),
+            _ => lines.push(format!("{error:#}")),
         }
     }
     lines.extend(of_versions.into_iter().map(|((folder, version), pages)| match pages[..] {
@@ -99,10 +98,15 @@ pub fn reasons(unreadable: &[anyhow::Error]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::process::{Gone, now_ns};
-    use crate::sample::{self, NOBODY, OTHER_USER, write};
+    use crate::sample::{self, NOBODY, of_version, write, write_changed};
     use commensal::observe::page::ENDED_AT;
-    use rustix::process::geteuid;
-    use std::os::unix::fs::chown;
+
+    /// The processes that have pages in a folder.
+    fn left_in(folder: &Path) -> Vec<u32> {
+        let mut left: Vec<u32> = folders::pages(folder).map(|page| page.unwrap().0.process).collect();
+        left.sort();
+        left
+    }
 
     #[test]
     fn pages_of_the_last_ones_that_went_are_kept() {
@@ -145,18 +149,14 @@ mod tests {
         write(folder.path(), NOBODY, 1000, 2000);
         // There is a process 1.
         for pid in [1, NOBODY + 1] {
-            let mut page = sample::page(pid, 1000, 0);
-            page[8..12].copy_from_slice(&7_u32.to_ne_bytes());
-            fs::write(folder.path().join(sample::name(pid)), page).unwrap();
+            write_changed(folder.path(), pid, SystemTime::now(), of_version(7));
         }
         let folders = [folder.path().to_owned()];
         let said = clear_in(&folders);
         let other = folders::shown(&folder.path().join(sample::name(NOBODY + 1)));
         let expected = format!("sample ({NOBODY}), {other} of version 7\n");
         assert_eq!(said, format!("removed 2 pages of processes that are gone: {expected}"));
-        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0.process).collect();
-        left.sort();
-        assert_eq!(left, [1, own]);
+        assert_eq!(left_in(folder.path()), [1, own]);
         assert_eq!(clear_in(&folders), "no page of a process that is gone\n");
     }
 
@@ -164,10 +164,7 @@ mod tests {
     #[test]
     fn page_of_an_orderly_end_is_removed_and_not_shown() {
         let folder = tempfile::tempdir().unwrap();
-        let path = write(folder.path(), NOBODY, 1000, 2000);
-        let mut page = fs::read(&path).unwrap();
-        page[ENDED_AT] = 1;
-        fs::write(&path, page).unwrap();
+        let path = write_changed(folder.path(), NOBODY, SystemTime::now(), |page| page[ENDED_AT] = 1);
         let (found, errors) = all_in(&[folder.path().to_owned()]);
         assert_eq!((found.len(), errors.len(), path.exists()), (0, 0, false));
     }
@@ -179,19 +176,13 @@ mod tests {
         let own = std::process::id();
         let long_ago = SystemTime::now() - Duration::from_secs(60);
         for (pid, written) in [(NOBODY, long_ago), (NOBODY + 1, SystemTime::now()), (own, long_ago)] {
-            let path = folder.path().join(sample::name(pid));
-            let mut page = sample::page(pid, 1000, 0);
             // There is no current copy.
-            page[12] = 0;
-            fs::write(&path, page).unwrap();
-            fs::File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
+            write_changed(folder.path(), pid, written, |page| page[12] = 0);
         }
         let (found, errors) = all_in(&[folder.path().to_owned()]);
         assert!(found.is_empty(), "{found:?}");
         assert_eq!(errors.len(), 2, "{errors:?}");
-        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0.process).collect();
-        left.sort();
-        assert_eq!(left, [own.min(NOBODY), NOBODY + 1]);
+        assert_eq!(left_in(folder.path()), [own.min(NOBODY), NOBODY + 1]);
     }
 
     /// Whoever upgrades is told in a line what the version before has left, and of it, too, only the last ones stay.
@@ -200,12 +191,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let now = SystemTime::now();
         let write = |pid: u32, version: u32, age: u64| {
-            let path = folder.path().join(sample::name(pid));
-            let mut page = sample::page(pid, 1000, 0);
-            page[8..12].copy_from_slice(&version.to_ne_bytes());
-            fs::write(&path, page).unwrap();
-            let written = now - Duration::from_secs(age);
-            fs::File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
+            write_changed(folder.path(), pid, now - Duration::from_secs(age), of_version(version));
         };
         // The oldest have the highest numbers; the oldest of all is one that runs.
         let own = std::process::id();
@@ -225,28 +211,8 @@ mod tests {
         for (line, expected) in said.iter().zip(&expected) {
             assert!(line.contains(expected), "{line}, not {expected}");
         }
-        let mut left: Vec<u32> = folders::pages(folder.path()).map(|page| page.unwrap().0.process).collect();
-        left.sort();
         let kept = (0..KEPT as u32 - 1).map(|number| NOBODY + number);
         let expected: Vec<u32> = [own].into_iter().chain(kept).chain([NOBODY + 1000, 7_000_000]).collect();
-        assert_eq!(left, expected);
-    }
-
-    #[test]
-    fn page_in_a_directory_of_others_is_not_removed() {
-        if !geteuid().is_root() {
-            return eprintln!("left out: only root looks at directories of others");
-        }
-        let folder = tempfile::tempdir().unwrap();
-        chown(folder.path(), Some(OTHER_USER), None).unwrap();
-        for number in 0..40 {
-            write(folder.path(), NOBODY + number, 1000, 2000);
-        }
-        let empty = write(folder.path(), NOBODY + 40, 1000, 2000);
-        fs::write(&empty, "").unwrap();
-        let long_ago = SystemTime::now() - Duration::from_secs(60);
-        fs::File::options().write(true).open(&empty).unwrap().set_modified(long_ago).unwrap();
-        let (found, errors) = all_in(&[folder.path().to_owned()]);
-        assert_eq!((found.len(), errors.len(), fs::read_dir(folder.path()).unwrap().count()), (40, 0, 41));
+        assert_eq!(left_in(folder.path()), expected);
     }
 }

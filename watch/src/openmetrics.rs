@@ -1,14 +1,14 @@
 //! Text in the OpenMetrics format, for programs that watch many machines.
 //!
-//! A metric is named `commensal_` and by its table and field, and has the labels `pid` and `program`, and those of its row. Nanoseconds become seconds, the
-//! format's base unit, and moments are left out, as no two machines have the same clock for them. Processes that are no more are counted, and not shown.
-//! Rows that have the same labels, as groups of one name have, are one sample, their sum or the largest of them: the format has each only once.
+//! A metric is named `commensal_` and by its table and field, and has the labels `pid` and `program`, and those of its
+//! row. Nanoseconds become seconds, the format's base unit, and moments are left out, as no two machines have the same
+//! clock for them. Processes that are no more are counted, and not shown. Rows that have the same labels, as groups of one
+//! name have, are one sample, their sum or the largest of them: the format has each only once.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
 use std::fmt;
 
-use commensal::observe::figures::{Cache, Figure, Kind, Row, TABLES, Table, Together, Unit, unitless};
+use commensal::observe::figures::{Figure, Kind, TABLES, Table, Together, Unit, unitless};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -31,25 +31,31 @@ pub struct Scrape {
 }
 
 /// What is told, as text.
-pub fn text(scrape: Scrape) -> Result<String, fmt::Error> {
+pub fn text(scrape: Scrape) -> String {
     let mut registry = Registry::with_prefix("commensal");
     registry.register_collector(Box::new(scrape));
     let mut text = String::new();
-    encode(&mut text, &registry)?;
-    Ok(text)
+    encode(&mut text, &registry).expect("a string takes any text");
+    text
 }
 
 /// What a figure's samples are called, by the rules of the format: the base unit at the end, and "total" for what only
 /// grows. None: it has no metric.
 pub fn name_of(table: &Table, figure: &Figure) -> Option<String> {
-    let unit = match figure.unit {
-        Unit::Moment => return None,
-        Unit::Bytes => "_bytes",
-        Unit::Nanoseconds => "_seconds",
-        Unit::Count | Unit::YesOrNo => "",
-    };
+    if figure.unit == Unit::Moment {
+        return None;
+    }
+    let unit = unit_of(figure).map_or(String::new(), |unit| format!("_{}", unit.as_str()));
     let total = if figure.kind == Kind::Counter { "_total" } else { "" };
     Some(format!("commensal_{}{}{unit}{total}", table.metrics, unitless(figure.name)))
+}
+
+fn unit_of(figure: &Figure) -> Option<OfFormat> {
+    match figure.unit {
+        Unit::Bytes => Some(OfFormat::Bytes),
+        Unit::Nanoseconds => Some(OfFormat::Seconds),
+        Unit::Count | Unit::YesOrNo | Unit::Moment => None,
+    }
 }
 
 /// What is told of all processes together: metrics, and what they mean.
@@ -104,9 +110,7 @@ impl Collector for Scrape {
 /// The rows of a table that are exported: their labels and values.
 fn rows_of(process: &Process, number: usize) -> impl Iterator<Item = (Labels, Vec<u64>)> {
     let table = &TABLES[number];
-    let rows = process.said.snapshot().rows_in(number).enumerate();
-    let shown = rows.filter(move |(_, row)| number != Cache::NUMBER || row.get("spans") != Some(0));
-    shown.map(move |(number, row)| {
+    process.rows(number).enumerate().map(move |(number, row)| {
         let number = (!table.numbered.is_empty()).then(|| (table.numbered, number.to_string()));
         let texts = table.labels.iter().map(|label| label.name).zip(row.texts().map(str::to_owned));
         (labels(process).into_iter().chain(number).chain(texts).collect(), row.values().collect())
@@ -118,31 +122,25 @@ fn metrics(
     encoder: &mut DescriptorEncoder<'_>, table: &Table, rows: impl Iterator<Item = (Labels, Vec<u64>)>,
 ) -> fmt::Result {
     let rows = joined(table.figures, rows);
-    for (column, figure) in table.figures.iter().enumerate() {
-        metric(encoder, table, figure, rows.iter().map(|(labels, values)| (labels.clone(), values[column])))?;
+    for (column, figure) in table.figures.iter().enumerate().filter(|(_, figure)| figure.unit != Unit::Moment) {
+        let samples = rows.iter().map(|(labels, values)| (labels, values[column]));
+        // The number for no limit.
+        let samples = samples.filter(|&(_, value)| figure.unit != Unit::Bytes || value != u64::MAX);
+        metric(encoder, table, figure, samples)?;
     }
     Ok(())
 }
 
 /// Rows that have the same labels become one; what is the most, the number for no limit, stays so.
-fn joined(figures: &[Figure], rows: impl Iterator<Item = (Labels, Vec<u64>)>) -> Vec<(Labels, Vec<u64>)> {
-    let mut places = HashMap::<Labels, usize>::new();
-    let mut joined: Vec<(Labels, Vec<u64>)> = Vec::new();
+fn joined(figures: &[Figure], rows: impl Iterator<Item = (Labels, Vec<u64>)>) -> BTreeMap<Labels, Vec<u64>> {
+    let mut joined = BTreeMap::<Labels, Vec<u64>>::new();
     for (labels, values) in rows {
-        match places.entry(labels.clone()) {
-            Entry::Occupied(place) => {
-                let (_, known) = &mut joined[*place.get()];
-                for ((known, value), figure) in known.iter_mut().zip(values).zip(figures) {
-                    *known = match figure.together {
-                        Together::Most => value.max(*known),
-                        Together::Sum => known.saturating_add(value),
-                    };
-                }
-            }
-            Entry::Vacant(place) => {
-                place.insert(joined.len());
-                joined.push((labels, values));
-            }
+        let all = joined.entry(labels).or_insert_with(|| vec![0; figures.len()]);
+        for ((known, value), figure) in all.iter_mut().zip(values).zip(figures) {
+            *known = match figure.together {
+                Together::Most => value.max(*known),
+                Together::Sum => known.saturating_add(value),
+            };
         }
     }
     joined
@@ -152,30 +150,21 @@ fn labels(process: &Process) -> Labels {
     vec![("pid", process.pid.to_string()), ("program", process.name())]
 }
 
-/// Whether a value is the number that stands for none.
-fn is_no_limit(figure: &Figure, value: u64) -> bool {
-    figure.unit == Unit::Bytes && value == u64::MAX
-}
-
-fn metric(
-    encoder: &mut DescriptorEncoder<'_>, table: &Table, figure: &Figure, samples: impl Iterator<Item = (Labels, u64)>,
+fn metric<'a>(
+    encoder: &mut DescriptorEncoder<'_>, table: &Table, figure: &Figure,
+    samples: impl Iterator<Item = (&'a Labels, u64)>,
 ) -> fmt::Result {
-    let unit = match figure.unit {
-        Unit::Moment => return Ok(()),
-        Unit::Bytes => Some(OfFormat::Bytes),
-        Unit::Nanoseconds => Some(OfFormat::Seconds),
-        Unit::Count | Unit::YesOrNo => None,
-    };
     let kind = if figure.kind == Kind::Counter { MetricType::Counter } else { MetricType::Gauge };
-    let mut samples = samples.filter(|&(_, value)| !is_no_limit(figure, value)).peekable();
+    let mut samples = samples.peekable();
     // A family without samples is allowed, and says nothing; not everybody can read one.
     if samples.peek().is_none() {
         return Ok(());
     }
     let name = format!("{}{}", table.metrics, unitless(figure.name));
+    let unit = unit_of(figure);
     let mut metric = encoder.encode_descriptor(&name, figure.says, unit.as_ref(), kind)?;
     for (labels, value) in samples {
-        let mut sample = metric.encode_family(&labels)?;
+        let mut sample = metric.encode_family(labels)?;
         let seconds = value as f64 / 1e9;
         match (figure.kind, figure.unit) {
             (Kind::Counter, Unit::Nanoseconds) => sample.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?,
@@ -190,7 +179,6 @@ fn metric(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Copied;
     use crate::sample;
     use std::collections::HashSet;
 
@@ -210,7 +198,7 @@ mod tests {
 
     #[test]
     fn exposition_has_the_figures_of_the_pages() {
-        let text = text(Scrape { processes: processes(), gone: 3, unreadable: 4 }).unwrap();
+        let text = text(Scrape { processes: processes(), gone: 3, unreadable: 4 });
         let found = |name: &str, labels: &[(&str, &str)]| value(&text, name, labels);
         assert_eq!(
             (found("commensal_processes", &[]), found("commensal_gone_processes_total", &[])),
@@ -224,7 +212,7 @@ mod tests {
         assert_eq!(found("commensal_threads", &[("pid", "7")]), Some(3.0));
         assert_eq!(found("commensal_kicks_total", &[("pid", "9")]), Some(6.0));
         assert_eq!(found("commensal_cache_refills_total", &[("pid", "9"), ("name", "requests")]), Some(40.0));
-        assert_eq!(found("commensal_cache_in_use", &[("pid", "7"), ("name", "empty")]), None, "it has no spans");
+        assert_eq!(found("commensal_cache_in_use", &[("pid", "7"), ("name", "empty")]), None, "nobody used it");
         assert_eq!(found("commensal_slot_cached_objects", &[("pid", "7"), ("slot", "1")]), Some(100.0));
         assert_eq!(found("commensal_group_charged_bytes", &[("pid", "7"), ("name", "tenant \"one\"\\")]), Some(4096.0));
         assert_eq!(found("commensal_group_limit_bytes", &[]), None, "there is no limit");
@@ -241,7 +229,7 @@ mod tests {
     /// A counter's samples end in `_total`, and the unit stands at the end of the family's name.
     #[test]
     fn metric_of_each_figure_has_its_kind_and_unit() {
-        let text = text(Scrape { processes: processes(), ..Scrape::default() }).unwrap();
+        let text = text(Scrape { processes: processes(), ..Scrape::default() });
         let mut names = HashSet::new();
         for table in TABLES.iter().chain([&OF_KERNEL]) {
             for (figure, name) in table.figures.iter().filter_map(|figure| Some((figure, name_of(table, figure)?))) {
@@ -252,11 +240,7 @@ mod tests {
                     assert!(!text.contains(family), "{text}");
                     continue;
                 }
-                let unit = match figure.unit {
-                    Unit::Bytes => "bytes",
-                    Unit::Nanoseconds => "seconds",
-                    _ => "",
-                };
+                let unit = unit_of(figure).map_or(String::new(), |unit| unit.as_str().to_owned());
                 let times = |what: &str| text.lines().filter(|line| *line == format!("# {what}")).count();
                 assert_eq!(times(&format!("TYPE {family} {}", figure.kind.word())), 1, "{family}:\n{text}");
                 assert_eq!(times(&format!("UNIT {family} {unit}")), usize::from(!unit.is_empty()), "{family}: {unit}");
@@ -280,7 +264,7 @@ mod tests {
     #[test]
     fn processes_of_one_number_and_name_are_one_sample() {
         let processes = vec![sample::process(7, 0), sample::process(7, 1)];
-        let text = text(Scrape { processes, ..Scrape::default() }).unwrap();
+        let text = text(Scrape { processes, ..Scrape::default() });
         assert_each_is_there_once(&text);
         let found = |name: &str, labels: &[(&str, &str)]| value(&text, name, labels);
         let in_all = ["resident_bytes", "threads", "in_use_bytes", "kicks_total", "upkeep_on"]
@@ -294,31 +278,5 @@ mod tests {
         let of_lock = ["contended_total", "max_wait_seconds", "total_wait_seconds_total"]
             .map(|name| found(&format!("commensal_lock_{name}"), &[]).unwrap());
         assert_eq!(of_lock, [35.0, 9e-7, 0.003]);
-    }
-
-    #[test]
-    fn groups_of_one_name_are_one_sample() {
-        let mut process = sample::process(7, 0);
-        process.said = Copied::from_bytes(sample::page_of_groups(&[
-            ("a", 1, u64::MAX),
-            ("b", 10, 50),
-            ("a", 2, 7),
-            ("b", 20, 60),
-        ]));
-        let text = text(Scrape { processes: vec![process], ..Scrape::default() }).unwrap();
-        assert_each_is_there_once(&text);
-        let found = |metric: &str, name: &str| value(&text, metric, &[("name", name)]);
-        assert_eq!(found("commensal_group_charged_bytes", "a"), Some(3.0));
-        assert_eq!(found("commensal_group_charged_bytes", "b"), Some(30.0));
-        assert_eq!(
-            (found("commensal_group_limit_bytes", "a"), found("commensal_group_limit_bytes", "b")),
-            (None, Some(110.0))
-        );
-    }
-
-    #[test]
-    fn exposition_without_processes_is_complete() {
-        let text = text(Scrape::default()).unwrap();
-        assert!(text.contains("\ncommensal_processes 0\n") && text.ends_with("\n# EOF\n"), "{text}");
     }
 }

@@ -16,8 +16,6 @@ use crate::folders;
 
 /// What lies in one file is no longer than this. The longest page that a library of today makes has some 145 KiB: two copies of 288 caches, 256 slots, 64 groups and 80 locks.
 const MOST_BYTES: u64 = 512 << 10;
-/// Where in a page its length is.
-const LENGTH_AT: usize = 24;
 /// How often it is copied again, as it was written meanwhile, and after what time.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -28,43 +26,38 @@ pub struct Copied {
     bytes: Vec<u8>,
 }
 
-/// There is a page, or the beginning of one, and nothing in it.
+/// Why there is no page to show, where more is to be known of it than the text.
 #[derive(Debug)]
-pub struct NothingYet {
-    path: String,
+pub enum Unread {
+    /// In this file is the beginning of a page, at most.
+    NothingYet(String),
+    /// A page that another version of the library has laid out.
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
+        /// By which version.
+        version: u32,
+    },
+    /// There is no file: the reason.
+    NoPage(String),
 }
 
-impl std::error::Error for NothingYet {}
+impl std::error::Error for Unread {}
 
-impl fmt::Display for NothingYet {
+impl fmt::Display for Unread {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{}: nothing was written there yet; expected a statistics page: look again in a moment, or remove the file if its process has ended",
-            self.path
-        )
-    }
-}
-
-/// A page that another version of the library has laid out.
-#[derive(Debug)]
-pub struct OtherVersion {
-    /// The file.
-    pub path: PathBuf,
-    /// By which version.
-    pub version: u32,
-}
-
-impl std::error::Error for OtherVersion {}
-
-impl fmt::Display for OtherVersion {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{}: a statistics page of version {}, and this command reads version {VERSION}; use the command that came with the program's library",
-            folders::shown(&self.path),
-            self.version
-        )
+        match self {
+            Unread::NothingYet(name) => write!(
+                out,
+                "{name}: nothing was written there yet; expected a statistics page: look again in a moment, or remove the file if its process has ended"
+            ),
+            Unread::OtherVersion { path, version } => write!(
+                out,
+                "{}: a statistics page of version {version}, and this command reads version {VERSION}; use the command that came with the program's library",
+                folders::shown(path)
+            ),
+            Unread::NoPage(why) => out.write_str(why),
+        }
     }
 }
 
@@ -75,18 +68,16 @@ impl Copied {
         let name = || folders::shown(path);
         let mut file = open(path).with_context(name)?;
         for _ in 0..if has_writer { TRIES } else { 1 } {
-            match Self::try_once(&mut file) {
-                Ok(Ok(copied)) => return Ok(copied),
-                Ok(Err(Unreadable::Empty | Unreadable::Changing)) if has_writer => std::thread::sleep(PAUSE),
-                Ok(Err(Unreadable::Empty | Unreadable::Changing)) => {}
-                Ok(Err(Unreadable::Version(version))) => {
-                    return Err(OtherVersion { path: path.to_owned(), version }.into());
+            match Self::try_once(&mut file).with_context(name)? {
+                Ok(copied) => return Ok(copied),
+                Err(Unreadable::Empty | Unreadable::Changing) => std::thread::sleep(PAUSE),
+                Err(Unreadable::Version(version)) => {
+                    return Err(Unread::OtherVersion { path: path.to_owned(), version }.into());
                 }
-                Ok(Err(why)) => bail!("{}: {}", name(), explained(why)),
-                Err(error) => return Err(error).with_context(name),
+                Err(why) => bail!("{}: {}; remove the file", name(), explained(why)),
             }
         }
-        Err(NothingYet { path: name() }.into())
+        Err(Unread::NothingYet(name()).into())
     }
 
     fn try_once(file: &mut File) -> io::Result<Result<Self, Unreadable>> {
@@ -100,10 +91,10 @@ impl Copied {
             return Ok(Err(Unreadable::Empty));
         }
         // What comes after the page is nothing that anybody wants to keep.
-        if let Err(why) = Page::of(&bytes) {
-            return Ok(Err(why));
+        match Page::of(&bytes).map(Page::length) {
+            Ok(length) => bytes.truncate(length),
+            Err(why) => return Ok(Err(why)),
         }
-        bytes.truncate(length_of(&bytes));
         bytes.shrink_to_fit();
         let (at, turn) = match Page::of(&bytes).and_then(Page::snapshot) {
             Ok(snapshot) => (snapshot.turn_at(), snapshot.turn()),
@@ -131,12 +122,6 @@ impl Copied {
     }
 }
 
-/// How long a page says that it is.
-fn length_of(page: &[u8]) -> usize {
-    let length = page.get(LENGTH_AT..).and_then(<[u8]>::first_chunk).map_or(0, |&length| u64::from_ne_bytes(length));
-    usize::try_from(length).unwrap_or(usize::MAX)
-}
-
 /// Opens a file, if it is one: whoever may write in the directory could have put a pipe there, which is waited for, or a link.
 fn open(path: &Path) -> Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
@@ -150,23 +135,14 @@ fn open(path: &Path) -> Result<File> {
 
 fn explained(why: Unreadable) -> String {
     match why {
-        Unreadable::Foreign => {
-            "this is no statistics page; expected one that a process under Commensal has written: remove the file"
-                .to_owned()
-        }
-        Unreadable::Version(other) => format!("a statistics page of version {other}"),
         Unreadable::Truncated { expected, .. } if expected > MOST_BYTES => {
-            format!(
-                "a damaged statistics page: it should have {expected} bytes, and none has more than {MOST_BYTES}; remove the file"
-            )
+            format!("a damaged statistics page: it should have {expected} bytes, and none has more than {MOST_BYTES}")
         }
-        Unreadable::Truncated { bytes, expected } => {
-            format!(
-                "a statistics page of {bytes} bytes that should have {expected}: something has cut it off, and it cannot be read; remove the file"
-            )
-        }
-        Unreadable::Damaged(what) => format!("a damaged statistics page: {what}; remove the file"),
-        Unreadable::Empty | Unreadable::Changing => "a statistics page that is being written".to_owned(),
+        Unreadable::Truncated { bytes, expected } => format!(
+            "a statistics page of {bytes} bytes that should have {expected}: something has cut it off, and it cannot be read"
+        ),
+        Unreadable::Damaged(what) => format!("a damaged statistics page: {what}"),
+        _ => "this is no statistics page; expected one that a process under Commensal has written".to_owned(),
     }
 }
 
@@ -182,36 +158,19 @@ mod tests {
     use std::ptr::null_mut;
     use std::time::Instant;
 
-    #[test]
-    fn file_that_is_not_a_page_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("17");
-        let said = |contents: &[u8]| {
-            fs::write(&path, contents).unwrap();
-            format!("{:#}", Copied::of(&path, true).unwrap_err())
-        };
-        for empty in [&b""[..], &[0; 4096]] {
-            assert!(said(empty).contains("nothing was written there yet"), "{}", said(empty));
-        }
-        assert!(said(b"hello, world").contains("is no statistics page"));
-        fs::remove_file(&path).unwrap();
-        assert!(format!("{:#}", Copied::of(&path, true).unwrap_err()).contains("No such file"));
-    }
-
     /// Its owner may append whatever he likes, or have it be said to be as long.
     #[test]
     fn bytes_beyond_the_page_are_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("17");
         let whole = sample::page(17, 1000, 0);
-        assert_eq!(length_of(&whole), whole.len());
         fs::write(&path, &whole).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         let copied = Copied::of(&path, true).unwrap();
         assert_eq!((copied.bytes.len(), copied.bytes.capacity()), (whole.len(), whole.len()));
         assert_eq!(copied.page().process(), 17);
         let mut boasting = whole;
-        boasting[LENGTH_AT..LENGTH_AT + 8].copy_from_slice(&(MOST_BYTES + 1).to_ne_bytes());
+        boasting[24..32].copy_from_slice(&(MOST_BYTES + 1).to_ne_bytes());
         fs::write(&path, boasting).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         let said = format!("{:#}", Copied::of(&path, true).unwrap_err());
@@ -223,17 +182,6 @@ mod tests {
     fn longest_page_is_below_the_limit() {
         let room = Room { caches: 2 * 288, slots: 2 * 256, groups: 64, locks: 80 };
         assert!((room.bytes() as u64) < MOST_BYTES, "{}", room.bytes());
-    }
-
-    #[test]
-    fn control_characters_in_a_path_are_not_printed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("\u{1b}[2J\n17");
-        for contents in [&b"hello"[..], &[0; 64]] {
-            fs::write(&path, contents).unwrap();
-            let said = format!("{:#}", Copied::of(&path, false).unwrap_err());
-            assert!(said.contains("/?[2J?17: ") && !said.contains(char::is_control), "{said:?}");
-        }
     }
 
     /// Nor is anybody waited for: a pipe has no writer.
@@ -254,29 +202,30 @@ mod tests {
     }
 
     #[test]
-    fn page_of_another_version_or_damaged_is_refused() {
+    fn what_is_no_page_of_this_version_is_named_without_control_characters() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("17");
+        let path = folder.path().join("\u{1b}[2J\n17");
         let whole = sample::page(17, 1000, 0);
         let said = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut bytes = whole.clone();
             change(&mut bytes);
             fs::write(&path, bytes).unwrap();
-            Copied::of(&path, true).map(|copied| copied.page().process()).map_err(|error| format!("{error:#}"))
+            Copied::of(&path, false).map(|copied| copied.page().process()).map_err(|error| format!("{error:#}"))
         };
         assert_eq!(said(&|_| {}), Ok(17));
         let next = VERSION + 1;
+        let other = format!("of version {next}, and this command reads version {VERSION}; use the command");
         for (change, expected) in [
-            (
-                &(|page: &mut Vec<u8>| page[8..12].copy_from_slice(&next.to_ne_bytes())) as &dyn Fn(&mut Vec<u8>),
-                format!("of version {next}, and this command reads version {VERSION}; use the command"),
-            ),
-            (&|page| page.truncate(page.len() - 1), "something has cut it off".to_owned()),
-            (&|page| page[12] = 3, "damaged statistics page: there is no such copy".to_owned()),
-            (&|page| page[0] = b'C', "is no statistics page".to_owned()),
+            (&sample::of_version(next) as &dyn Fn(&mut Vec<u8>), other.as_str()),
+            (&|page| page.truncate(page.len() - 1), "something has cut it off"),
+            (&|page| page[12] = 3, "damaged statistics page: there is no such copy"),
+            (&|page| page[0] = b'C', "is no statistics page"),
+            (&Vec::clear, "nothing was written there yet"),
+            (&|page| page.fill(0), "nothing was written there yet"),
         ] {
             let said = said(change).unwrap_err();
-            assert!(said.contains(&expected), "{expected}: {said}");
+            assert!(said.contains("/?[2J?17: ") && said.contains(expected), "{expected}: {said}");
+            assert!(!said.contains(char::is_control), "{said:?}");
         }
     }
 
@@ -294,14 +243,13 @@ mod tests {
         // On a busy machine the writer may come too late.
         let is_copied = || {
             fs::write(&path, &bytes).unwrap();
-            let again = path.clone();
-            let writer = std::thread::spawn(move || {
-                std::thread::sleep(3 * PAUSE);
-                File::options().write(true).open(again).unwrap().write_all_at(&[even], turn_at as u64).unwrap();
-            });
-            let copied = Copied::of(&path, true);
-            writer.join().unwrap();
-            copied.is_ok()
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(3 * PAUSE);
+                    File::options().write(true).open(&path).unwrap().write_all_at(&[even], turn_at as u64).unwrap();
+                });
+                Copied::of(&path, true).is_ok()
+            })
         };
         assert!((0..100).any(|_| is_copied()));
     }

@@ -1,7 +1,6 @@
 //! A process under the library: its page, and what the kernel knows of it.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,6 @@ use anyhow::Result;
 use commensal::observe::Resident;
 use commensal::observe::figures::{Cache, Figures, Row};
 use commensal::observe::page::AnyRow;
-use host::publication::Name;
 use procfs::process::{MMapPath, Process as OfKernel};
 use rustix::process::geteuid;
 use rustix::time::{ClockId, clock_gettime};
@@ -17,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::folders;
 use crate::left::{forget_old, has_nobody_left, written_at};
 use crate::namespaces::{Namespaces, Number};
-use crate::page::{Copied, NothingYet, OtherVersion};
+use crate::page::{Copied, Unread};
 use crate::units;
 
 /// The state of a process that has a page.
@@ -47,18 +45,6 @@ impl State {
             State::Replaced => "replaced",
             State::Elsewhere => "elsewhere",
         }
-    }
-}
-
-/// Why there is no page of a process.
-#[derive(Debug)]
-struct NoPage(String);
-
-impl std::error::Error for NoPage {}
-
-impl fmt::Display for NoPage {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
     }
 }
 
@@ -169,7 +155,8 @@ fn asked(pid: u32, path: &Path, said: &Copied) -> (State, Option<Kernel>) {
     let is_fresh = now.saturating_sub(ended) <= FRESH_NS;
     let has_maps = status.state != 'Z' && !(is_own && is_fresh);
     let maps = if has_maps { process.maps().ok() } else { None };
-    if maps.is_some_and(|maps| !maps.into_iter().any(|map| names(&map.pathname, path))) {
+    if maps.is_some_and(|maps| !maps.into_iter().any(|map| matches!(map.pathname, MMapPath::Path(own) if own == path)))
+    {
         return (State::Replaced, None);
     }
     let kernel = Kernel {
@@ -194,11 +181,6 @@ fn start_ns(ticks: u64, clock_ns: impl Fn(ClockId) -> u64) -> u64 {
     now.saturating_sub(age)
 }
 
-fn names(mapped: &MMapPath, path: &Path) -> bool {
-    // In another root directory the same file has a longer path here.
-    matches!(mapped, MMapPath::Path(own) if path == own || path.ends_with(own.strip_prefix("/").unwrap_or(own)))
-}
-
 /// All processes with a readable page, by number; and why other pages cannot be read.
 pub fn all() -> (Vec<Process>, Vec<anyhow::Error>) {
     all_in(&folders::all())
@@ -220,9 +202,12 @@ pub(crate) fn all_in(folders: &[PathBuf]) -> (Vec<Process>, Vec<anyhow::Error>) 
             Ok(process) => found.push(process),
             // It may have ended in between.
             Err(_) if fs::symlink_metadata(&path).is_err() => {}
-            Err(error) if error.is::<NothingYet>() && has_nobody_left(number, &path) => {}
             Err(error) => {
-                if error.is::<OtherVersion>() && !number.may_exist() {
+                let why = error.downcast_ref();
+                if matches!(why, Some(Unread::NothingYet(_))) && has_nobody_left(number, &path) {
+                    continue;
+                }
+                if matches!(why, Some(Unread::OtherVersion { .. })) && !number.may_exist() {
                     unread.push((written_at(&path), path));
                 }
                 errors.push(error);
@@ -287,7 +272,7 @@ fn look_in(folders: &[PathBuf], pid: Option<u32>) -> (Vec<Process>, Vec<anyhow::
     let Some(pid) = pid else { return all_in(folders) };
     match find_in(folders, pid) {
         Ok(process) => (vec![process], Vec::new()),
-        Err(error) if error.is::<NoPage>() => (Vec::new(), Vec::new()),
+        Err(error) if matches!(error.downcast_ref(), Some(Unread::NoPage(_))) => (Vec::new(), Vec::new()),
         Err(error) => (Vec::new(), vec![error]),
     }
 }
@@ -297,25 +282,22 @@ fn find_in(folders: &[PathBuf], pid: u32) -> Result<Process> {
     let paths = folders.iter().map(|folder| folder.join(&name));
     let found: Vec<PathBuf> = paths.filter(|path| fs::symlink_metadata(path).is_ok()).collect();
     let read = found.iter().map(|path| Process::of(Number::Here(pid), path));
-    let mut read: Vec<_> = read.filter(|read| !read.as_ref().is_ok_and(Process::has_withdrawn)).collect();
-    if read.is_empty() {
-        read.extend(by_mapping(pid));
-    }
+    let read = read.filter(|read| !read.as_ref().is_ok_and(Process::has_withdrawn));
     // Several users may have a page of this number. At most one of the processes runs.
-    let best = read.into_iter().max_by_key(|read| match read {
+    let best = read.max_by_key(|read| match read {
         Ok(process) => (process.state == State::Running, made_at(process)),
         Err(_) => (false, 0),
     });
     best.unwrap_or_else(|| Err(no_page(pid).into()))
 }
 
-fn no_page(pid: u32) -> NoPage {
+fn no_page(pid: u32) -> Unread {
     let what = if exists(pid) {
         format!("process {pid} has no statistics page, or is another user's")
     } else {
         format!("there is no process {pid}, and none that left a statistics page")
     };
-    NoPage(format!("{what}; {}", hint_now("")))
+    Unread::NoPage(format!("{what}; {}", hint_now("")))
 }
 
 /// [`hint`] of now: first the processes of a name, and of each kind first those that live.
@@ -342,37 +324,14 @@ pub fn hint(processes: &[Process]) -> String {
     }
 }
 
-/// The process of the page that it has mapped: in another root directory, the page's path is another one.
-fn by_mapping(pid: u32) -> Option<Result<Process>> {
-    let process = OfKernel::new(pid as i32).ok()?;
-    // The page's name has the number in its own namespace. A fork child has its parent's page mapped at first.
-    let own = process.status().ok()?.nspid.and_then(|numbers| numbers.last().copied()).unwrap_or(pid as i32);
-    let is_page = |path: &PathBuf| {
-        let folder = path.parent().and_then(|folder| folder.file_name()).and_then(|name| name.to_str()).unwrap_or("");
-        let name = path.file_name().and_then(|name| Name::parse(name.to_str()?));
-        folder.starts_with("commensal") && name.is_some_and(|name| name.process == own as u32)
-    };
-    let paths = process.maps().ok()?.into_iter().filter_map(|map| match map.pathname {
-        MMapPath::Path(path) => Some(path),
-        _ => None,
-    });
-    let path = paths.into_iter().find(is_page)?;
-    let path = PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path));
-    let read = Process::of(Number::Here(pid), &path);
-    let is_anothers = read.as_ref().is_ok_and(|process| process.said.page().process() != own as u32);
-    (!is_anothers).then_some(read)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample::{self, NOBODY, OTHER_USER, write};
-    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     use std::cell::Cell;
     use std::os::unix::fs::chown;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
-    use std::ptr::null_mut;
 
     #[test]
     fn process_is_told_from_others_of_its_number() {
@@ -453,60 +412,6 @@ mod tests {
         assert_eq!(others, [State::Gone, State::Replaced]);
     }
 
-    /// A fork child has its parent's page mapped, under the parent's name.
-    #[test]
-    fn page_found_by_its_mapping_needs_the_name_of_its_process() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("commensal");
-        fs::create_dir(&folder).unwrap();
-        let own = std::process::id();
-        let found = |name: u32, process: u32| {
-            let path = folder.join(sample::name(name));
-            let page = sample::page_made_at(now_ns(), process, now_ns(), 0);
-            fs::write(&path, &page).unwrap();
-            let file = fs::File::open(&path).unwrap();
-            // SAFETY: nobody else has this memory, and nobody writes to the file.
-            let memory = unsafe { mmap(null_mut(), page.len(), ProtFlags::READ, MapFlags::SHARED, &file, 0) }.unwrap();
-            let found = look_in(&[], Some(own));
-            // SAFETY: mapped above.
-            unsafe { munmap(memory, page.len()) }.unwrap();
-            fs::remove_file(&path).unwrap();
-            assert!(found.1.is_empty(), "{:?}", found.1);
-            found.0.into_iter().map(|process| (process.pid, process.state)).collect::<Vec<_>>()
-        };
-        assert_eq!(found(own, own), [(own, State::Running)]);
-        assert_eq!(found(own + 1, own + 1), []);
-        assert_eq!(found(own + 1, own), []);
-        assert_eq!(found(own, own + 1), []);
-    }
-
-    /// Half of them have said nothing for long: then it is looked at whether they have their pages mapped still.
-    #[test]
-    fn listing_reads_a_few_files_for_each_process() {
-        const MOST_READS: u64 = 15;
-        let folder = tempfile::tempdir().unwrap();
-        let mut children: Vec<_> = (0..20).map(|_| Command::new("sleep").arg("1000").spawn().unwrap()).collect();
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        for (number, child) in children.iter().enumerate() {
-            let age = if number % 2 == 0 { 0 } else { 3_000_000_000 };
-            write(folder.path(), child.id(), now_ns(), now_ns() - age);
-        }
-        let reads = || {
-            let told = fs::read_to_string("/proc/thread-self/io").unwrap();
-            told.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap().parse::<u64>().unwrap()
-        };
-        let before = reads();
-        let (found, _) = all_in(&[folder.path().to_owned()]);
-        let made = reads() - before;
-        for child in &mut children {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-        assert_eq!(found.iter().filter(|process| process.state == State::Running).count(), 10);
-        assert_eq!(found.len(), 20);
-        assert!(made > 20 && made <= MOST_READS * 20, "{made}");
-    }
-
     #[test]
     fn gone_process_is_counted_once() {
         let process = |pid, state| Process { state, ..sample::process(pid, 0) };
@@ -558,12 +463,5 @@ mod tests {
         fs::remove_file(folders[0].join(sample::name(own))).unwrap();
         fs::write(folders[1].join(sample::name(own)), "text").unwrap();
         assert!(format!("{:#}", find_in(&folders, own).unwrap_err()).contains("is no statistics page"));
-    }
-
-    #[test]
-    fn process_without_a_page_is_told_from_a_missing_one() {
-        let said = |pid| format!("{:#}", find_in(&[], pid).unwrap_err());
-        assert!(said(NOBODY).starts_with("there is no process 5000000"), "{}", said(NOBODY));
-        assert!(said(std::process::id()).contains("has no statistics page"), "{}", said(std::process::id()));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use commensal::observe::figures::{Cache, Figures, Group, Lock, Row, Slot};
 use commensal::observe::page::{Room, Text, Writer};
@@ -32,6 +33,21 @@ pub fn write(folder: &Path, pid: u32, made_at_ns: u64, at_ns: u64) -> PathBuf {
     path
 }
 
+/// Writes a page that was changed by hand into a folder, as if it were written at a time.
+pub fn write_changed(folder: &Path, pid: u32, written: SystemTime, change: impl FnOnce(&mut Vec<u8>)) -> PathBuf {
+    let path = folder.join(name(pid));
+    let mut bytes = page(pid, 1000, 0);
+    change(&mut bytes);
+    fs::write(&path, bytes).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
+    path
+}
+
+/// A change that makes a page one of another version.
+pub fn of_version(version: u32) -> impl Fn(&mut Vec<u8>) {
+    move |page| page[8..12].copy_from_slice(&version.to_ne_bytes())
+}
+
 /// Bytes of a page that was finished at a time; `round` makes later figures larger.
 pub fn page(pid: u32, at_ns: u64, round: u64) -> Vec<u8> {
     page_made_at(7, pid, at_ns, round)
@@ -39,11 +55,22 @@ pub fn page(pid: u32, at_ns: u64, round: u64) -> Vec<u8> {
 
 /// Likewise, of one that was made at a time.
 pub fn page_made_at(made_at_ns: u64, pid: u32, at_ns: u64, round: u64) -> Vec<u8> {
-    let mut memory = vec![0_u64; ROOM.bytes().div_ceil(8)];
+    written(ROOM, "sample", [u64::from(pid), made_at_ns, at_ns], |writer| fill(writer, round))
+}
+
+/// Bytes of a page with such room: of a process of this name, number, time when it was made, and time when it was finished.
+fn written(room: Room, program: &str, [pid, made_at_ns, at_ns]: [u64; 3], fill: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut memory = vec![0_u64; room.bytes().div_ceil(8)];
     let mut writer = Writer::default();
     // SAFETY: it is long enough, and outlives the writer.
-    unsafe { writer.begin(memory.as_mut_ptr().cast(), ROOM, pid, Text::of("sample"), made_at_ns) };
+    unsafe { writer.begin(memory.as_mut_ptr().cast(), room, pid as u32, Text::of(program), made_at_ns) };
     writer.start(at_ns - 1000);
+    fill(&mut writer);
+    writer.finish(at_ns);
+    memory.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn fill(writer: &mut Writer, round: u64) {
     let figures = Figures {
         in_use_bytes: (round + 1) * 10_000_000,
         peak_bytes: 50_000_000,
@@ -88,44 +115,15 @@ pub fn page_made_at(made_at_ns: u64, pid: u32, at_ns: u64, round: u64) -> Vec<u8
         max_wait_ns: 900,
     };
     *writer.push().expect("there is room") = lock;
-    writer.finish(at_ns);
-    memory.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Bytes of a page of a process that has nothing but groups: names, what is charged, and limits.
-pub fn page_of_groups(groups: &[(&str, u64, u64)]) -> Vec<u8> {
-    let row = |&(name, charged_bytes, limit_bytes): &(&str, u64, u64)| {
-        let name = Text::of(name);
-        Group { name, charged_bytes, limit_bytes, ..Group::NONE }
-    };
-    page_of("sample", now_ns(), groups.iter().map(row))
-}
-
-/// Bytes of a page that was finished at a time, of a process that has nothing but groups: names, and what limits refused.
-pub fn page_of_refused(at_ns: u64, groups: &[(&str, u64)]) -> Vec<u8> {
-    let row = |&(name, refused): &(&str, u64)| Group { name: Text::of(name), refused, ..Group::NONE };
-    page_of("sample", at_ns, groups.iter().map(row))
-}
-
-/// Bytes of a page of a process, of such a name, that has nothing but caches.
-pub fn page_of_caches(program: &str, names: &[&str]) -> Vec<u8> {
-    let row = |name: &&str| Cache { name: Text::of(name), spans: 1, ..Cache::NONE };
-    page_of(program, now_ns(), names.iter().map(row))
-}
-
-/// Bytes of a page of a process, of such a name, that has nothing but such rows.
-pub fn page_of<R: Row>(program: &str, at_ns: u64, rows: impl ExactSizeIterator<Item = R>) -> Vec<u8> {
+/// A process of such a name that has nothing but such rows, as of a time.
+pub fn process_of<R: Row>(program: &str, at_ns: u64, rows: impl ExactSizeIterator<Item = R>) -> Process {
     let room = Room { caches: rows.len(), groups: rows.len(), locks: rows.len(), ..ROOM };
-    let mut memory = vec![0_u64; room.bytes().div_ceil(8)];
-    let mut writer = Writer::default();
-    // SAFETY: it is long enough, and outlives the writer.
-    unsafe { writer.begin(memory.as_mut_ptr().cast(), room, 1, Text::of(program), 7) };
-    writer.start(at_ns);
-    for row in rows {
-        *writer.push().expect("there is room") = row;
-    }
-    writer.finish(at_ns);
-    memory.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    let page = written(room, program, [1, 7, at_ns], |writer| {
+        rows.for_each(|row| *writer.push().expect("there is room") = row);
+    });
+    Process { said: Copied::from_bytes(page), ..process(101, 0) }
 }
 
 /// A process that has said something an hour ago, and seconds after that in later rounds.

@@ -1,18 +1,37 @@
-//! A server for whoever scrapes: it looks at the pages when it is asked, and at no other time.
+//! A server for whoever scrapes: it looks at the pages when it is asked, and at no other time, and answers at `/metrics`
+//! over HTTP/1.1.
+//!
+//! Not a web server, which would bring its own pool of threads: that of `tiny_http` lets silent clients hold up others.
+//! This one reads a request's head, answers, and closes. Each request has a thread, some seconds at most for its head of
+//! 8 KiB, and as many for the answer. So a client that says nothing, or asks and does not listen, holds up nobody else.
 
 use std::convert::Infallible;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::{Mutex, PoisonError};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
 use crate::openmetrics::{self, Scrape};
 use crate::process::{Gone, Process};
-use crate::scrape;
-pub use crate::scrape::PATH;
 
+/// Where the text is.
+pub const PATH: &str = "/metrics";
+/// What the text is.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+/// What may be done there.
+const ALLOWED: &str = "GET, HEAD";
 /// Several servers may scrape, and people look.
 const MOST_CONNECTIONS: usize = 100;
+/// For the whole of a request, and again for the whole of an answer.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 5 });
+/// After a connection could not be taken, as a rule because there are too many files.
+const PAUSE: Duration = Duration::from_millis(100);
+const MOST_BYTES: usize = 8 << 10;
+const MOST_HEADERS: usize = 64;
 
 /// The address in a text: an address and a port, or a port of this machine alone.
 pub fn address(text: &str) -> Result<SocketAddr> {
@@ -41,18 +60,268 @@ pub fn serve(
         let (processes, unreadable) = look();
         let gone = known.with(&processes);
         drop(known);
-        openmetrics::text(Scrape { processes, gone, unreadable: unreadable.len() as u64 }).ok()
+        openmetrics::text(Scrape { processes, gone, unreadable: unreadable.len() as u64 })
     };
-    scrape::serve(&listener, MOST_CONNECTIONS, text)
+    answer_all(&listener, MOST_CONNECTIONS, text)
+}
+
+/// Answers with what `text` makes, `most` requests at once, for ever; those beyond are closed without an answer.
+fn answer_all(listener: &TcpListener, most: usize, text: impl Fn() -> String + Send + Sync + 'static) -> ! {
+    // Whoever is answered has a copy of the text's maker until then, also if it panics.
+    let text = Arc::new(text);
+    loop {
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        if Arc::strong_count(&text) <= most {
+            let text = Arc::clone(&text);
+            // Where there can be no more threads it is closed as well.
+            let _ = thread::Builder::new().spawn(move || answer(&stream, &*text));
+        }
+    }
+}
+
+fn answer(stream: &TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
+    let (status, media_type, text, has_body) = match read_head(&mut Timed::new(stream))? {
+        Ok((path, has_body)) => match path.as_str() {
+            PATH => ("200 OK", OPENMETRICS, text(), has_body),
+            "/" => ("200 OK", PLAIN, format!("metrics are at {PATH}\n"), has_body),
+            _ => ("404 Not Found", PLAIN, format!("nothing is here; metrics are at {PATH}\n"), has_body),
+        },
+        Err(status) => (status, PLAIN, format!("{status}; only {ALLOWED} of {PATH}\n"), true),
+    };
+    let length = text.len();
+    // The standard wants to know what is allowed with 405, and lets it be said with all others.
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nAllow: {ALLOWED}\r\nConnection: close\r\n\r\n"
+    );
+    let mut answer = Timed::new(stream);
+    answer.write_all(head.as_bytes())?;
+    if has_body { answer.write_all(text.as_bytes()) } else { Ok(()) }
+}
+
+/// A stream until a moment, however little of it is read or written at once.
+struct Timed<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl<'a> Timed<'a> {
+    fn new(stream: &'a TcpStream) -> Self {
+        Timed { stream, end: Instant::now() + PATIENCE }
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A path, and whether the answer has a body; or the status for any other request.
+type Asked = std::result::Result<(String, bool), &'static str>;
+
+fn read_head(stream: &mut impl Read) -> io::Result<Asked> {
+    let (mut bytes, mut filled) = ([0; MOST_BYTES], 0);
+    loop {
+        if let Some(understood) = understand(&bytes[..filled]) {
+            return Ok(understood);
+        }
+        if filled == MOST_BYTES {
+            return Ok(Err("431 Request Header Fields Too Large"));
+        }
+        match stream.read(&mut bytes[filled..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(Err("408 Request Timeout")),
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// None: there is more to come of the head.
+fn understand(bytes: &[u8]) -> Option<Asked> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Partial) => return None,
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(_) => return Some(Err("400 Bad Request")),
+    }
+    let path = request.path.unwrap_or("").split('?').next().unwrap_or("").to_owned();
+    Some(match request.method {
+        Some("GET") => Ok((path, true)),
+        Some("HEAD") => Ok((path, false)),
+        _ => Err("405 Method Not Allowed"),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample;
-    use std::io::{Read, Write};
-    use std::net::TcpStream;
-    use std::thread;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    const TEXT: &str = "requests_total 3\n# EOF\n";
+    const LONG: usize = 64 << 20;
+
+    /// Serves in its own thread, for ever.
+    fn server(run: impl FnOnce(&TcpListener) + Send + 'static) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        thread::spawn(move || run(&listener));
+        at
+    }
+
+    fn start(at: SocketAddr, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(200 * PATIENCE)).unwrap();
+        // In two pieces: a request may come so. Who is closed on before that finds out when he reads.
+        let (first, rest) = request.split_at(request.len() / 2);
+        let _ = stream.write_all(first.as_bytes());
+        thread::sleep(Duration::from_millis(5));
+        let _ = stream.write_all(rest.as_bytes());
+        stream
+    }
+
+    /// What is answered to all that is said.
+    fn said(at: SocketAddr, request: &str) -> String {
+        let mut text = String::new();
+        start(at, request).read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Head and body of what is answered to a request for this.
+    fn ask(at: SocketAddr, what: &str) -> (String, String) {
+        let text = said(at, &format!("{what} HTTP/1.1\r\nHost: here\r\n\r\n"));
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    #[test]
+    fn requests_are_answered() {
+        let at = server(|listener| answer_all(listener, 10, || TEXT.to_owned()));
+        let (head, body) = ask(at, "GET /metrics?name=x");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(format!("{head}\r\n").contains(&format!("Content-Length: {}\r\n", TEXT.len())), "{head}");
+        let media_type = "Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8";
+        assert!(head.contains(media_type) && body == TEXT, "{head} {body}");
+        let (head, empty) = ask(at, "HEAD /metrics");
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains(media_type) && empty.is_empty(), "{head} {empty}");
+        for (what, status, expected) in [
+            ("GET /", "200", "metrics are at /metrics"),
+            ("GET /metrics/7", "404", "metrics are at /metrics"),
+            ("GET /secrets", "404", "metrics are at /metrics"),
+            ("POST /metrics", "405", "only GET, HEAD of /metrics"),
+            ("DELETE /", "405", "only GET, HEAD of /metrics"),
+            ("nonsense", "400", "only GET, HEAD of /metrics"),
+        ] {
+            let (head, body) = ask(at, what);
+            assert!(
+                head.starts_with(&format!("HTTP/1.1 {status} ")) && body.contains(expected),
+                "{what}: {head} {body}"
+            );
+            assert!(head.contains("Allow: GET, HEAD"), "{what}: {head}");
+        }
+        assert!(said(at, &format!("GET /{}", "x".repeat(MOST_BYTES - 5))).starts_with("HTTP/1.1 431 "));
+        // Who goes away at once harms nobody.
+        drop(TcpStream::connect(at));
+        assert!(ask(at, "GET /").0.starts_with("HTTP/1.1 200 "));
+    }
+
+    #[test]
+    fn silent_or_deaf_client_does_not_delay_others() {
+        const DEAF: usize = 2;
+        let looked = Arc::new(AtomicUsize::new(0));
+        let times = Arc::clone(&looked);
+        // The first ones are told more than sockets have room for.
+        let text = move || match times.fetch_add(1, Ordering::SeqCst) < DEAF {
+            true => "x".repeat(LONG),
+            false => TEXT.to_owned(),
+        };
+        let at = server(|listener| answer_all(listener, 100, text));
+        let silent: Vec<TcpStream> = (0..20).map(|_| start(at, "")).collect();
+        let unfinished = start(at, "GET /metrics HTTP/1.1\r\nHost: he");
+        let deaf: Vec<TcpStream> = (0..DEAF).map(|_| start(at, "GET /metrics HTTP/1.1\r\n\r\n")).collect();
+        let begun = Instant::now();
+        while looked.load(Ordering::SeqCst) < DEAF {
+            assert!(begun.elapsed() < 200 * PATIENCE, "who is silent holds up others");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let asking: Vec<_> = (0..4).map(|_| thread::spawn(move || ask(at, "GET /metrics"))).collect();
+        for asking in asking {
+            let (head, body) = asking.join().unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 ") && body == TEXT, "{head} {body}");
+        }
+        // Who goes on to say nothing is not waited for.
+        let mut said = String::new();
+        (&unfinished).read_to_string(&mut said).unwrap();
+        assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
+        drop((silent, deaf));
+        assert!(ask(at, "GET /").0.starts_with("HTTP/1.1 200 "));
+    }
+
+    #[test]
+    fn request_beyond_the_most_is_closed_on_until_there_is_room() {
+        let ((begin, begun), (finish, finished)) = (mpsc::channel(), mpsc::channel());
+        let finished = Mutex::new(finished);
+        let text = move || {
+            begin.send(()).unwrap();
+            finished.lock().unwrap().recv().unwrap();
+            TEXT.to_owned()
+        };
+        let at = server(|listener| answer_all(listener, 1, text));
+        let first = start(at, "GET /metrics HTTP/1.1\r\n\r\n");
+        begun.recv().unwrap();
+        let heard = || {
+            let (mut other, mut heard) = (TcpStream::connect(at).unwrap(), String::new());
+            let _ = other.write_all(b"HEAD / HTTP/1.1\r\n\r\n").and_then(|()| other.read_to_string(&mut heard));
+            heard
+        };
+        assert_eq!(heard(), "", "there is one place");
+        finish.send(()).unwrap();
+        assert!(io::read_to_string(first).unwrap().ends_with(TEXT));
+        while heard().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Who takes a little of the answer now and then goes as well.
+    #[test]
+    fn answer_to_a_slow_reader_is_cut_off_in_time() {
+        let at = server(|listener| answer_all(listener, 1, || "x".repeat(LONG)));
+        let mut slow = start(at, "GET /metrics HTTP/1.1\r\n\r\n");
+        let mut heard = vec![0; 128 << 10];
+        let mut total = 0;
+        loop {
+            match slow.read(&mut heard) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => total += count,
+            }
+            thread::sleep(PATIENCE / 60);
+        }
+        assert!(total < LONG, "{total}");
+    }
 
     #[test]
     fn bare_port_binds_to_the_loopback_address() {
@@ -77,10 +346,7 @@ mod tests {
         thread::spawn(move || serve(address("0").unwrap(), look, move |at| send.send(at).unwrap()));
         let at = receive.recv().unwrap();
         assert!(at.ip().is_loopback() && at.port() != 0, "{at}");
-        let mut stream = TcpStream::connect(at).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-        let mut said = String::new();
-        stream.read_to_string(&mut said).unwrap();
+        let said = said(at, "GET /metrics HTTP/1.1\r\n\r\n");
         assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("# EOF\n"), "{said}");
         assert!(said.contains("\ncommensal_in_use_bytes{pid=\"7\",program=\"sample\"} "), "{said}");
         assert!(said.contains("\ncommensal_unreadable_pages 2\n"), "{said}");

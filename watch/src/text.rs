@@ -2,27 +2,12 @@
 
 use std::fmt::Write;
 
-use comfy_table::CellAlignment::{self, Left, Right};
-use comfy_table::{Cell, LineStyle, Table, TableStyle};
-use commensal::observe::figures::{Cache, TABLES, unitless, write_slab_head, write_slab_row};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use commensal::observe::figures::{Cache, TABLES, write_slab_head, write_slab_row};
 
-use crate::process::{Process, START, now_ns};
+use crate::process::{Process, START};
 use crate::units;
-
-/// A column of the list of all processes: its heading and its cells.
-type Column = (&'static str, fn(&Process) -> String);
-
-const COLUMNS: [Column; 9] = [
-    ("PID", |process| process.pid.to_string()),
-    ("PROGRAM", |process| units::word(&process.name())),
-    ("STATE", |process| process.state.word().to_owned()),
-    ("AS OF", |process| format!("{} ago", units::duration(process.age_ns()))),
-    ("IN USE", |process| units::bytes(process.figures().in_use_bytes)),
-    ("PEAK", |process| units::bytes(process.figures().peak_bytes)),
-    ("CACHED", |process| units::bytes(process.figures().cached_bytes)),
-    ("RSS", |process| process.kernel.as_ref().map_or("-".to_owned(), |kernel| units::bytes(kernel.resident_bytes))),
-    ("KICKS", |process| units::count(process.figures().kicks)),
-];
+use crate::view::grid::{Cell, Grid};
 
 /// Lines around the headings only.
 const STYLE: TableStyle = TableStyle::new()
@@ -34,10 +19,10 @@ pub fn list(processes: &[Process]) -> String {
     if processes.is_empty() {
         return format!("no process has a statistics page: {START}\n");
     }
-    // The first three are words.
-    let sides = [[Left; 3].as_slice(), &[Right; COLUMNS.len() - 3]].concat();
-    let rows = processes.iter().map(|process| COLUMNS.iter().map(|(_, show)| show(process)).collect());
-    drawn(COLUMNS.iter().map(|(heading, _)| (*heading).to_owned()).zip(sides), rows)
+    let mut list = Grid::list(processes);
+    // Commands are long.
+    list.headings.pop();
+    drawn(&list)
 }
 
 /// A page older than this was not written because no thread reached a slow path.
@@ -76,41 +61,25 @@ pub fn heading(process: &Process) -> String {
 
 /// The figures of the process, with what they mean.
 fn figures(process: &Process) -> String {
-    let now = now_ns();
-    let headings = [("figure", Left), ("value", Right), ("meaning", Left)];
-    let values = process.rows(0).next().into_iter().flat_map(|row| row.values());
-    let rows = TABLES[0].figures.iter().zip(values).map(|(figure, value)| {
-        vec![figure.name.to_owned(), units::value(figure.unit, value, now), figure.says.to_owned()]
+    let cells = Grid::of(process, 0).rows.pop().unwrap_or_default().1;
+    let rows = TABLES[0].figures.iter().zip(cells).map(|(figure, value)| {
+        let words = [figure.name, figure.says].map(|text| Cell::Word(text.to_owned()));
+        let [name, says] = words;
+        (String::new(), vec![name, value, says])
     });
-    drawn(headings.map(|(heading, side)| (heading.to_owned(), side)), rows)
+    drawn(&Grid { headings: ["figure", "value", "meaning"].map(str::to_owned).to_vec(), rows: rows.collect() })
 }
 
 /// A table with its name, if it has rows.
 fn section(text: &mut String, process: &Process, number: usize) {
-    let (table, now) = (&TABLES[number], now_ns());
-    let labels = table.labels.iter().map(|label| (label.name, Left));
-    let figures = table.figures.iter().map(|figure| (figure.name, Right));
-    let headings = std::iter::once(("#", Left)).chain(labels).chain(figures);
-    let rows = process.rows(number).enumerate().map(|(number, row)| {
-        let values =
-            table.figures.iter().zip(row.values()).map(|(figure, value)| units::value(figure.unit, value, now));
-        std::iter::once(number.to_string()).chain(row.texts().map(units::word)).chain(values).collect()
-    });
-    let mut rows = rows.peekable();
-    let lost = process.said.snapshot().lost_in(number);
-    if rows.peek().is_none() && lost == 0 {
+    let (grid, lost) = (Grid::of(process, number), process.said.snapshot().lost_in(number));
+    if grid.rows.is_empty() && lost == 0 {
         return;
     }
-    let headings = headings.map(|(name, side)| (heading_of(name), side));
-    let _ = write!(text, "\n{}\n{}", table.name, drawn(headings, rows));
+    let _ = write!(text, "\n{}\n{}", TABLES[number].name, drawn(&grid));
     if lost > 0 {
         let _ = writeln!(text, "  and {lost} more, for which the page has no room");
     }
-}
-
-/// What the column of a label or figure is called.
-pub fn heading_of(name: &str) -> String {
-    unitless(name).replace('_', " ")
 }
 
 /// The slab table in the columns of the kernel's /proc/slabinfo.
@@ -125,14 +94,18 @@ pub fn slabinfo(process: &Process) -> String {
     text
 }
 
-fn drawn(
-    headings: impl IntoIterator<Item = (String, CellAlignment)>, rows: impl Iterator<Item = Vec<String>>,
-) -> String {
-    let cell = |(text, &side): (String, &CellAlignment)| Cell::new(text).set_alignment(side);
-    let (headings, sides): (Vec<String>, Vec<CellAlignment>) = headings.into_iter().unzip();
-    let cells = |texts: Vec<String>| texts.into_iter().zip(&sides).map(cell).collect::<Vec<_>>();
+/// As many columns as there are headings.
+fn drawn(grid: &Grid) -> String {
+    let cell = |(column, text): (usize, &String)| {
+        let side = if grid.is_words(column) { CellAlignment::Left } else { CellAlignment::Right };
+        comfy_table::Cell::new(text).set_alignment(side)
+    };
     let mut table = Table::new();
-    table.load_style(STYLE).set_header(cells(headings)).add_rows(rows.map(cells));
+    table.load_style(STYLE).set_header(grid.headings.iter().enumerate().map(cell));
+    for (_, cells) in &grid.rows {
+        let texts: Vec<String> = cells.iter().map(|cell| cell.text().to_owned()).collect();
+        table.add_row(texts.iter().take(grid.headings.len()).enumerate().map(cell));
+    }
     // The style pads the last column, too.
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
@@ -140,12 +113,14 @@ fn drawn(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::State;
+    use crate::process::{State, now_ns};
     use crate::sample;
+    use crate::view::grid::heading_of;
+    use commensal::observe::page::Text;
 
     /// Texts as a file has them, with what the time says left out.
     fn timeless(text: &str) -> String {
-        text.replace("60.0 min ago", "AGE").replace("1.00 h ago", "AGE")
+        text.replace("60.0 min", "AGE").replace("1.00 h", "AGE")
     }
 
     fn gone() -> Process {
@@ -168,7 +143,7 @@ mod tests {
     #[test]
     fn process_has_each_figure_once_with_its_value_and_meaning() {
         let text = timeless(&of(&sample::process(101, 1)));
-        assert!(text.starts_with("sample (101), running; as of AGE; now 76.3 MiB resident, 3 threads\n"), "{text}");
+        assert!(text.starts_with("sample (101), running; as of AGE ago; now 76.3 MiB resident, 3 threads\n"), "{text}");
         assert!(text.contains("\nresident 76.3 MiB = in use 19.1 MiB + "), "{text}");
         assert!(text.contains("\nThe other figures are as of the last write of the page: "), "{text}");
         let rows = words_below(&text, " figure ");
@@ -180,14 +155,15 @@ mod tests {
         for table in &TABLES[1..] {
             let names =
                 table.labels.iter().map(|label| label.name).chain(table.figures.iter().map(|figure| figure.name));
-            let headings: Vec<String> = std::iter::once("#".to_owned()).chain(names.map(heading_of)).collect();
+            let number = Some(table.numbered.to_owned()).filter(|name| !name.is_empty());
+            let headings: Vec<String> = number.into_iter().chain(names.map(heading_of)).collect();
             let rows = words_below(&text, table.name);
             assert_eq!((rows[0].as_slice(), rows[1].join("|")), ([table.name].as_slice(), headings.join("|")));
             assert!(rows.len() > 2, "{text}");
         }
         assert!(text.contains("  and 3 more, for which the page has no room"), "{text}");
         let gone = timeless(&of(&gone()));
-        assert!(gone.starts_with("sample (8), gone; as of AGE, the last write of its page\n\n"), "{gone}");
+        assert!(gone.starts_with("sample (8), gone; as of AGE ago, the last write of its page\n\n"), "{gone}");
     }
 
     #[test]
@@ -201,8 +177,8 @@ mod tests {
 
     #[test]
     fn names_do_nothing_to_a_terminal_and_have_no_columns() {
-        let mut process = sample::process(7, 0);
-        process.said = crate::page::Copied::from_bytes(sample::page_of_caches("\u{1b}[2J", &["a cache\n"]));
+        let cache = Cache { name: Text::of("a cache\n"), spans: 1, ..Cache::NONE };
+        let process = sample::process_of("\u{1b}[2J", now_ns(), [cache].into_iter());
         for text in [list(std::slice::from_ref(&process)), of(&process), slabinfo(&process)] {
             assert!(!text.replace('\n', "").contains(char::is_control), "{text:?}");
         }

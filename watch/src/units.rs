@@ -18,11 +18,6 @@ pub fn duration(ns: u64) -> String {
     value(Unit::Nanoseconds, ns, 0)
 }
 
-/// A number of things.
-pub fn count(value: u64) -> String {
-    self::value(Unit::Count, value, 0)
-}
-
 /// A value in some unit; `now_ns` is the time on the machine's monotonic clock.
 pub fn value(unit: Unit, value: u64, now_ns: u64) -> String {
     Shown { unit, value, now_ns }.to_string()

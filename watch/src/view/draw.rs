@@ -7,20 +7,18 @@ use ratatui_core::terminal::Frame;
 use ratatui_core::text::{Line, Span, Text};
 use ratatui_widgets::chart::{Axis, Chart, Dataset, GraphType, LegendPosition};
 use ratatui_widgets::clear::Clear;
-use ratatui_widgets::paragraph::Paragraph;
+use ratatui_widgets::paragraph::{Paragraph, Wrap};
 use ratatui_widgets::table::{Row, Table, TableState};
 
 use super::grid::Grid;
-use super::model::{Known, Model, Point, Screen, Tab};
-use crate::process::State;
+use super::model::{Known, Model, Point, Screen, TABS};
+use crate::process::{START, State};
 use crate::{text, units};
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Means {
-    /// Whether there are colours.
     pub colours: bool,
-    /// Whether there are more letters than ASCII has.
     pub unicode: bool,
 }
 
@@ -110,39 +108,31 @@ fn keys_of(model: &Model, means: Means) -> Line<'_> {
 
 fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     if model.known.is_empty() {
-        let said = "\nNo process has a statistics page.\n\nStart one by  commensal run -- CMD\nor with       COMMENSAL_CONF=observe:on";
-        return frame.render_widget(Paragraph::new(said), area);
+        let said = format!("\nno process has a statistics page: {START}");
+        return frame.render_widget(Paragraph::new(said).wrap(Wrap::default()), area);
     }
     draw_grid(frame, area, model, &model.grid());
 }
 
-fn draw_one(frame: &mut Frame<'_>, area: Rect, model: &Model, tab: Tab, means: Means) {
+fn draw_one(frame: &mut Frame<'_>, area: Rect, model: &Model, tab: usize, means: Means) {
     let [tabs, body] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
-    let names = Tab::ALL.iter().enumerate().flat_map(|(number, &(other, name))| {
-        let style = if other == tab { REVERSED } else { Style::new() };
-        [Span::styled(format!(" {} {name} ", number + 1), style), Span::raw(" ")]
+    let names = TABS.iter().enumerate().flat_map(|(number, other)| {
+        let style = if number == tab { REVERSED } else { Style::new() };
+        [Span::styled(format!(" {} {} ", number + 1, other.name), style), Span::raw(" ")]
     });
     frame.render_widget(Line::from(names.collect::<Vec<_>>()), tabs);
     let (Some(known), grid) = (model.current(), model.grid()) else { return };
     // The first part of a screen is the picture, if there is room for both.
-    let picture_rows = if tab == Tab::Memory && means.unicode && body.height >= 16 { body.height * 2 / 5 } else { 0 };
+    let picture_rows = if tab == 0 && means.unicode && body.height >= 16 { body.height * 2 / 5 } else { 0 };
     let [picture, rest] = Layout::vertical([Constraint::Length(picture_rows), Constraint::Min(1)]).areas(body);
     if picture_rows > 0 {
         draw_history(frame, picture, known, means);
     }
     if grid.rows.is_empty() {
-        let what = if model.filter.is_empty() { nothing_in(tab) } else { "no row contains the text" };
+        let what = if model.filter.is_empty() { TABS[tab].nothing } else { "no row contains the text" };
         frame.render_widget(Paragraph::new(format!("\n {what}")), rest);
     } else {
         draw_grid(frame, rest, model, &grid);
-    }
-}
-
-fn nothing_in(tab: Tab) -> &'static str {
-    match tab {
-        Tab::Groups => "the program has no memory groups",
-        Tab::Locks => "no thread has waited for a lock",
-        _ => "nothing to show yet",
     }
 }
 

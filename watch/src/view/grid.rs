@@ -1,24 +1,44 @@
-//! A table that can be sorted by each column and filtered by a text: the same for processes, caches, slots, groups, locks and figures.
+//! A table that can be sorted by each column and filtered by a text: the same for processes, caches, slots, groups, locks
+//! and figures.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
+use std::collections::HashMap;
 
-use commensal::observe::figures::{Figure, Kind, Table};
+use commensal::observe::figures::{Figure, Kind, TABLES, Unit, unitless};
 use commensal::observe::page::AnyRow;
 
-use crate::text::heading_of;
+use crate::process::{Process, now_ns};
 use crate::units;
 
 /// A cell: what is shown, and what it is sorted by.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A word.
     Word(String),
-    /// A number, as it is shown.
     Number(String, f64),
 }
 
 impl Cell {
-    /// What is shown.
+    fn word(text: &str) -> Self {
+        Cell::Word(units::word(text))
+    }
+
+    fn number(unit: Unit, value: u64, now_ns: u64) -> Self {
+        Cell::Number(units::value(unit, value, now_ns), value as f64)
+    }
+
+    fn bytes(value: u64) -> Self {
+        Cell::number(Unit::Bytes, value, 0)
+    }
+
+    fn count(value: u64) -> Self {
+        Cell::number(Unit::Count, value, 0)
+    }
+
+    /// A number that is not known.
+    fn unknown() -> Self {
+        Cell::Number("-".to_owned(), 0.0)
+    }
+
     pub fn text(&self) -> &str {
         match self {
             Cell::Word(text) | Cell::Number(text, _) => text,
@@ -33,44 +53,88 @@ impl Cell {
     }
 }
 
+/// A column of the list of all processes: its heading and its cells.
+type Column = (&'static str, fn(&Process) -> Cell);
+
+const COLUMNS: [Column; 11] = [
+    ("pid", |process| Cell::Number(process.pid.to_string(), process.pid.into())),
+    ("program", |process| Cell::word(&process.name())),
+    ("state", |process| Cell::word(process.state.word())),
+    ("as of", |process| Cell::number(Unit::Nanoseconds, process.age_ns(), 0)),
+    ("in use", |process| Cell::bytes(process.figures().in_use_bytes)),
+    ("peak", |process| Cell::bytes(process.figures().peak_bytes)),
+    ("cached", |process| Cell::bytes(process.figures().cached_bytes)),
+    ("resident", |process| {
+        process.kernel.as_ref().map_or_else(Cell::unknown, |kernel| Cell::bytes(kernel.resident_bytes))
+    }),
+    ("threads", |process| process.kernel.as_ref().map_or_else(Cell::unknown, |kernel| Cell::count(kernel.threads))),
+    ("kicks", |process| Cell::count(process.figures().kicks)),
+    ("command", |process| Cell::word(process.kernel.as_ref().map_or("", |kernel| &kernel.command))),
+];
+
 /// Headings and rows, each of which can be told again by its key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Grid {
-    /// What columns are called.
     pub headings: Vec<String>,
-    /// Keys and cells.
     pub rows: Vec<(String, Vec<Cell>)>,
 }
 
 /// By which column, and whether the smallest come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The column.
     pub column: usize,
-    /// Whether it rises.
     pub rises: bool,
 }
 
+/// What the column of a label or figure is called.
+pub fn heading_of(name: &str) -> String {
+    unitless(name).replace('_', " ")
+}
+
 impl Grid {
-    /// The rows of a table, with how fast counters rise, if it is known what they were `passed_s` before.
-    pub fn of(
-        table: &Table, rows: &[(String, AnyRow<'_>)], before: &[(String, AnyRow<'_>)], passed_s: f64, now_ns: u64,
-    ) -> Self {
-        let rates = || table.figures.iter().enumerate().filter(|(_, figure)| figure.kind == Kind::Counter);
-        let names = table.labels.iter().map(|label| label.name).chain(table.figures.iter().map(|figure| figure.name));
-        let rate_names = rates().map(|(_, figure)| format!("{}/s", heading_of(figure.name)));
-        let cells = |key: &String, row: AnyRow<'_>| {
-            let values: Vec<u64> = row.values().collect();
-            let old = before.iter().find(|(other, _)| other == key).map(|(_, row)| row.values().collect::<Vec<u64>>());
-            let texts = row.texts().map(|text| Cell::Word(text.to_owned()));
-            let numbers = table.figures.iter().zip(&values).map(|(figure, &value)| number(figure, value, now_ns));
-            let rates = rates()
-                .map(|(column, figure)| rate(figure, values[column], old.as_ref().map(|old| old[column]), passed_s));
-            texts.chain(numbers).chain(rates).collect()
-        };
+    /// All processes. The last column is as long as a command may be.
+    pub fn list<'a>(processes: impl IntoIterator<Item = &'a Process>) -> Self {
+        let cells = |process| COLUMNS.iter().map(|(_, show)| show(process)).collect();
         Grid {
-            headings: names.map(heading_of).chain(rate_names).collect(),
-            rows: rows.iter().map(|(key, row)| (key.clone(), cells(key, *row))).collect(),
+            headings: COLUMNS.iter().map(|(heading, _)| (*heading).to_owned()).collect(),
+            rows: processes.into_iter().map(|process| (process.pid.to_string(), cells(process))).collect(),
+        }
+    }
+
+    /// The rows of a table of a process.
+    pub fn of(process: &Process, number: usize) -> Self {
+        let (table, now) = (&TABLES[number], now_ns());
+        let numbered = Some(table.numbered).filter(|name| !name.is_empty());
+        let labels = table.labels.iter().map(|label| label.name);
+        let names = numbered.into_iter().chain(labels).chain(table.figures.iter().map(|figure| figure.name));
+        let rows = keyed(process, number).enumerate().map(|(place, (key, row))| {
+            let number = numbered.map(|_| Cell::Number(place.to_string(), place as f64));
+            let values = table.figures.iter().zip(row.values());
+            let values = values.map(|(figure, value)| Cell::number(figure.unit, value, now));
+            (key, number.into_iter().chain(row.texts().map(Cell::word)).chain(values).collect())
+        });
+        Grid { headings: names.map(heading_of).collect(), rows: rows.collect() }
+    }
+
+    /// Adds to the rows of a table how fast its counters have risen since an earlier page of the process.
+    pub fn add_rates(&mut self, process: &Process, number: usize, before: Option<&Process>) {
+        let counters: Vec<(usize, &Figure)> =
+            TABLES[number].figures.iter().enumerate().filter(|(_, figure)| figure.kind == Kind::Counter).collect();
+        self.headings.extend(counters.iter().map(|(_, figure)| heading_of(figure.name) + "/s"));
+        let ended_ns = |process: &Process| process.said.snapshot().ended_ns();
+        let passed_s = before.map_or(0.0, |before| ended_ns(process).saturating_sub(ended_ns(before)) as f64 / 1e9);
+        let values = |row: AnyRow<'_>| row.values().collect::<Vec<u64>>();
+        let old = before.into_iter().flat_map(|before| keyed(before, number));
+        let old: HashMap<String, Vec<u64>> = old.map(|(key, row)| (key, values(row))).collect();
+        for ((key, cells), (_, row)) in self.rows.iter_mut().zip(keyed(process, number)) {
+            let (new, old) = (values(row), old.get(key));
+            cells.extend(counters.iter().map(|&(column, figure)| {
+                let risen = old.and_then(|old| new[column].checked_sub(old[column])).filter(|_| passed_s > 0.0);
+                risen.map_or_else(Cell::unknown, |risen| {
+                    let rate = risen as f64 / passed_s;
+                    Cell::Number(units::value(figure.unit, rate.round() as u64, 0), rate)
+                })
+            }));
         }
     }
 
@@ -89,8 +153,8 @@ impl Grid {
         self.rows.sort_by(|(_, one), (_, other)| if rises { compare(one, other) } else { compare(other, one) });
     }
 
-    /// How wide columns are, of those that fit into a width: what is too long in words is cut first, then columns at the end are left out, and then words are cut
-    /// further.
+    /// How wide columns are, of those that fit into a width. Where it is narrow, words are cut, and columns at the end are
+    /// left out.
     pub fn widths(&self, width: u16) -> Vec<u16> {
         const GAP: usize = 2;
         const SHORT: usize = 28;
@@ -100,70 +164,62 @@ impl Grid {
             let texts = cells.map(Cell::text).chain([self.headings[column].as_str()]);
             texts.map(|text| text.chars().count()).max().unwrap_or(0)
         };
-        let mut widths: Vec<usize> = (0..self.headings.len()).map(longest).collect();
-        let whole = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
-        let too_much = |widths: &[usize]| whole(widths).saturating_sub(usize::from(width) + GAP);
-        let cut = |widths: &mut [usize], shortest: usize| {
-            let mut words: Vec<usize> = (0..widths.len()).filter(|&column| self.is_words(column)).collect();
-            words.sort_by_key(|&column| Reverse(widths[column]));
-            for column in words {
-                widths[column] -= too_much(widths).min(widths[column].saturating_sub(shortest));
+        let columns = 0..self.headings.len();
+        let mut left = usize::from(width) + GAP;
+        let is_narrow = columns.clone().map(|column| longest(column) + GAP).sum::<usize>() > left;
+        let mut widths = Vec::new();
+        for column in columns.clone() {
+            let room = left.saturating_sub(GAP);
+            let is_cut = is_narrow && self.is_words(column);
+            let most = if is_cut && column + 1 < columns.end { SHORT } else { usize::MAX };
+            let least = if is_cut { SHORTEST } else { usize::MAX };
+            let wanted = longest(column).min(most);
+            if column > 0 && wanted.min(least) > room {
+                break;
             }
-        };
-        cut(&mut widths, SHORT);
-        while widths.len() > 1 && too_much(&widths) > 0 && !self.is_words(widths.len() - 1) {
-            widths.pop();
+            widths.push(wanted.min(room) as u16);
+            left = room - wanted.min(room);
         }
-        cut(&mut widths, SHORTEST);
-        while widths.len() > 1 && too_much(&widths) > 0 {
-            widths.pop();
-        }
-        widths.into_iter().map(|width| width as u16).collect()
+        widths
     }
 
-    /// Whether a column has words.
     pub fn is_words(&self, column: usize) -> bool {
         self.rows.iter().all(|(_, cells)| matches!(cells.get(column), Some(Cell::Word(_)) | None))
     }
 }
 
-fn number(figure: &Figure, value: u64, now_ns: u64) -> Cell {
-    Cell::Number(units::value(figure.unit, value, now_ns), value as f64)
-}
-
-fn rate(figure: &Figure, value: u64, before: Option<u64>, passed_s: f64) -> Cell {
-    match before {
-        Some(before) if passed_s > 0.0 && value >= before => {
-            let rate = (value - before) as f64 / passed_s;
-            Cell::Number(units::value(figure.unit, rate.round() as u64, 0), rate)
-        }
-        _ => Cell::Number("-".to_owned(), 0.0),
-    }
+/// The rows of a table, by keys that tell them apart: there may be several groups and caches of one name.
+fn keyed(process: &Process, table: usize) -> impl Iterator<Item = (String, AnyRow<'_>)> {
+    let mut seen = HashMap::new();
+    process.rows(table).map(move |row| {
+        let name = row.texts().collect::<Vec<_>>().join("\n");
+        let times: &mut u32 = seen.entry(name.clone()).or_default();
+        *times += 1;
+        (format!("{name}\n{times}"), row)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample;
-    use commensal::observe::figures::{Lock, Row, TABLES};
-    use commensal::observe::page::{Page, Text};
+    use commensal::observe::figures::{Lock, Row};
+    use commensal::observe::page::Text;
 
     /// The grid of locks that were waited for so often by callers, two seconds after what was before.
     fn grid(now: &[(&str, u64)], before: &[(&str, u64)]) -> Grid {
-        let pages = [now, before].map(|locks| {
+        let [now, before] = [(3, now), (1, before)].map(|(at_s, locks)| {
             let lock = |&(caller, contended): &(&str, u64)| Lock {
                 class: Text::of("page heap"),
                 caller: Text::of(caller),
                 contended,
                 ..Lock::NONE
             };
-            sample::page_of("sample", 1000, locks.iter().map(lock))
+            sample::process_of("sample", at_s * 1_000_000_000, locks.iter().map(lock))
         });
-        let [now, before] = pages.each_ref().map(|page| {
-            let rows = Page::of(page).and_then(Page::snapshot).unwrap().rows_in(Lock::NUMBER);
-            rows.map(|row| (row.texts().last().unwrap().to_owned(), row)).collect::<Vec<_>>()
-        });
-        Grid::of(&TABLES[Lock::NUMBER], &now, &before, 2.0, 0)
+        let mut grid = Grid::of(&now, Lock::NUMBER);
+        grid.add_rates(&now, Lock::NUMBER, Some(&before));
+        grid
     }
 
     fn column(grid: &Grid, heading: &str) -> Vec<String> {
@@ -198,20 +254,12 @@ mod tests {
     fn words_are_cut_before_columns_are_left_out() {
         let caller = "slab::take::a_function_of_a_very_long_name_that_needs_much_room";
         let grid = grid(&[(caller, 5)], &[]);
-        let whole = grid.widths(200);
-        assert_eq!((whole.len(), usize::from(whole[1])), (grid.headings.len(), caller.len()));
-        let cut = grid.widths(100);
-        assert_eq!(cut.len(), grid.headings.len());
-        assert_eq!(cut.iter().map(|width| width + 2).sum::<u16>(), 102);
-        let fewer = grid.widths(70);
-        assert!(
-            fewer.len() < grid.headings.len()
-                && fewer[1] >= 28
-                && fewer.iter().map(|width| width + 2).sum::<u16>() <= 72,
-            "{fewer:?}"
-        );
-        let few = grid.widths(40);
-        assert!(few.len() < grid.headings.len() && few.iter().map(|width| width + 2).sum::<u16>() <= 42, "{few:?}");
-        assert_eq!(grid.widths(1).len(), 1);
+        for (width, columns) in [(200, 7), (100, 7), (60, 3), (40, 2), (1, 1)] {
+            let widths = grid.widths(width);
+            assert_eq!(widths.len(), columns, "{width}: {widths:?}");
+            assert!(widths.iter().map(|width| width + 2).sum::<u16>() <= width + 2, "{width}: {widths:?}");
+        }
+        assert_eq!(usize::from(grid.widths(200)[1]), caller.len());
+        assert_eq!(grid.widths(60)[1], 28);
     }
 }

@@ -5,7 +5,7 @@
 
 mod draw;
 mod ending;
-mod grid;
+pub(crate) mod grid;
 mod model;
 #[cfg(test)]
 mod tests;
@@ -21,29 +21,20 @@ use crate::{left, process};
 use draw::Means;
 use model::{Model, Screen, Wish};
 
-/// Terminals that show no colours, as the variable TERM names them; and how names of such ones end.
-const COLOURLESS: [&str; 6] = ["linux-m", "vt100", "vt102", "vt220", "vt320", "vt420"];
-const COLOURLESS_ENDS: [&str; 2] = ["-m", "-mono"];
-
 /// Shows all processes, or one, until the user leaves. An error: standard output is no terminal, or none on which anything can be drawn.
 pub fn show(pid: Option<u32>, pause: Duration, colours: bool) -> Result<()> {
     if !stdout().is_terminal() {
         bail!("standard output is no terminal; use --once, with --json for programs");
     }
-    let term = env::var("TERM").unwrap_or_default();
-    if term == "dumb" {
+    if env::var("TERM").is_ok_and(|term| term == "dumb") {
         bail!("nothing can be drawn on this terminal (TERM is dumb); use --once, or tell by TERM what it is");
     }
-    let means = Means { colours: colours && is_unset("NO_COLOR") && has_colours(&term), unicode: speaks_unicode() };
+    let means = Means { colours: colours && is_unset("NO_COLOR"), unicode: speaks_unicode() };
     let mut model = Model::new(pid, pause.as_millis() as u64);
     ending::restore_on_signals().context("signals cannot be waited for")?;
     let mut terminal = ending::take().context("the terminal cannot be used")?;
     let ended = run(&mut terminal, &mut model, means);
     ended.and(ending::restore().context("the terminal cannot be given back"))
-}
-
-fn has_colours(term: &str) -> bool {
-    !COLOURLESS.contains(&term) && !COLOURLESS_ENDS.iter().any(|end| term.ends_with(end))
 }
 
 fn run(terminal: &mut ending::Taken, model: &mut Model, means: Means) -> Result<()> {

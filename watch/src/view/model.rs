@@ -2,13 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use commensal::observe::figures::{Cache, Group, Lock, Row, Slot, TABLES};
-use commensal::observe::page::AnyRow;
+use commensal::observe::figures::{Cache, Group, Kind, Lock, Row, Slot, TABLES};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::grid::{Cell, Grid, Order};
+use super::grid::{Cell, Grid, Order, heading_of};
 use crate::process::{Process, State, now_ns};
-use crate::units;
 
 /// Points of a process's history: ten minutes, once in a second.
 const HISTORY: usize = 600;
@@ -16,42 +14,41 @@ const HISTORY: usize = 600;
 const SHORTEST_MS: u64 = 100;
 const LONGEST_MS: u64 = 60_000;
 
-/// What is shown of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Tab {
-    /// Memory over time.
-    Memory,
-    /// Caches, as in slabtop.
-    Caches,
-    /// Magazines and page lists of slots.
-    Slots,
-    /// Memory groups.
-    Groups,
-    /// Lock contention.
-    Locks,
-    /// Kicks, upkeep and RCU.
-    Activity,
+/// A table of a process that has a screen.
+#[derive(Debug)]
+pub struct Tab {
+    pub name: &'static str,
+    /// What its screen says if it has no rows.
+    pub nothing: &'static str,
+    /// The heading of the column by which it is sorted, the largest first; empty: it is as it is.
+    sorted_by: &'static str,
+    grid: fn(&Known) -> Grid,
 }
 
 impl Tab {
-    /// All of them, with their names.
-    pub const ALL: [(Tab, &'static str); 6] = [
-        (Tab::Memory, "memory"),
-        (Tab::Caches, "caches"),
-        (Tab::Slots, "slots"),
-        (Tab::Groups, "groups"),
-        (Tab::Locks, "locks"),
-        (Tab::Activity, "activity"),
-    ];
+    const fn new(name: &'static str, sorted_by: &'static str, nothing: &'static str, grid: fn(&Known) -> Grid) -> Self {
+        Tab { name, nothing, sorted_by, grid }
+    }
 }
+
+const NOTHING: &str = "nothing to show yet";
+
+/// All of them. The first one also has memory over time.
+pub static TABS: [Tab; 6] = [
+    Tab::new("memory", "", NOTHING, |known| known.figures(|topic| topic == "memory")),
+    Tab::new("caches", "span", NOTHING, |known| known.table(Cache::NUMBER)),
+    Tab::new("slots", "", NOTHING, |known| known.table(Slot::NUMBER)),
+    Tab::new("groups", "charged", "the program has no memory groups", |known| known.table(Group::NUMBER)),
+    Tab::new("locks", "total wait", "no thread has waited for a lock", |known| known.table(Lock::NUMBER)),
+    Tab::new("activity", "", NOTHING, |known| known.figures(|topic| topic != "memory")),
+];
 
 /// What is on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Screen {
-    /// All processes.
     List,
-    /// One process.
-    One(u32, Tab),
+    /// One process, and the number of a tab.
+    One(u32, usize),
 }
 
 /// Memory at a time.
@@ -59,60 +56,46 @@ pub enum Screen {
 pub struct Point {
     /// When it was read, in seconds on the machine's monotonic clock.
     pub at_s: f64,
-    /// Bytes in use.
     pub in_use: f64,
     /// Bytes of runs in use and free ones that the kernel has not got back.
     pub held: f64,
-    /// Bytes in memory, as the kernel counts them.
     pub resident: f64,
 }
 
 /// A process, and what it was like before.
 #[derive(Debug)]
 pub struct Known {
-    /// What was read last.
     pub process: Process,
     /// The page before that one.
     pub before: Option<Process>,
-    /// Its memory, the last points of it.
     pub history: VecDeque<Point>,
 }
 
-/// The state.
 #[derive(Debug)]
 pub struct Model {
-    /// What is on the screen.
     pub screen: Screen,
-    /// The row that is chosen.
     pub chosen: usize,
     /// How each table is sorted, where it is not as usual.
-    orders: HashMap<Option<Tab>, Order>,
+    orders: HashMap<Option<usize>, Order>,
     /// What rows have to contain.
     pub filter: String,
     /// Whether the filter is being typed.
     pub types: bool,
-    /// Whether pages are not looked at.
     pub is_paused: bool,
     /// Whether keys are explained.
     pub helps: bool,
-    /// Milliseconds between two looks.
     pub pause_ms: u64,
     /// Processes by number.
     pub known: Vec<Known>,
-    /// What could not be read.
     pub errors: Vec<String>,
-    /// Whether only one process is looked at.
     is_single: bool,
 }
 
 /// What a key asks for beyond the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Nothing.
     Stay,
-    /// To look at the pages at once.
     Look,
-    /// To leave.
     Quit,
 }
 
@@ -120,7 +103,7 @@ impl Model {
     /// All processes, or one.
     pub fn new(pid: Option<u32>, pause_ms: u64) -> Self {
         Model {
-            screen: pid.map_or(Screen::List, |pid| Screen::One(pid, Tab::Memory)),
+            screen: pid.map_or(Screen::List, |pid| Screen::One(pid, 0)),
             chosen: 0,
             orders: HashMap::new(),
             filter: String::new(),
@@ -161,7 +144,6 @@ impl Model {
         }
     }
 
-    /// Does what a key says.
     pub fn press(&mut self, key: KeyEvent) -> Wish {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return if key.code == KeyCode::Char('c') { Wish::Quit } else { Wish::Stay };
@@ -194,7 +176,7 @@ impl Model {
             KeyCode::End => self.choose(isize::MAX),
             KeyCode::Enter => self.open(),
             KeyCode::Tab | KeyCode::Right => self.turn_page(1),
-            KeyCode::BackTab | KeyCode::Left => self.turn_page(Tab::ALL.len() - 1),
+            KeyCode::BackTab | KeyCode::Left => self.turn_page(TABS.len() - 1),
             KeyCode::Char(digit @ '1'..='6') => self.show(digit as usize - '1' as usize),
             _ => {}
         }
@@ -221,8 +203,8 @@ impl Model {
 
     fn unsorted(&self) -> Grid {
         match (self.screen, self.current()) {
-            (Screen::List, _) => list(&self.known),
-            (Screen::One(_, tab), Some(known)) => known.grid(tab),
+            (Screen::List, _) => Grid::list(self.known.iter().map(|known| &known.process)),
+            (Screen::One(_, tab), Some(known)) => (TABS[tab].grid)(known),
             (Screen::One(..), None) => Grid::default(),
         }
     }
@@ -230,13 +212,7 @@ impl Model {
     /// How the table on the screen is sorted; none: it is as it is.
     pub fn order(&self) -> Option<Order> {
         let tab = self.tab();
-        let usual = match tab {
-            None => "in use",
-            Some(Tab::Caches) => "span",
-            Some(Tab::Locks) => "total wait",
-            Some(Tab::Groups) => "charged",
-            Some(Tab::Memory | Tab::Slots | Tab::Activity) => "",
-        };
+        let usual = tab.map_or("in use", |tab| TABS[tab].sorted_by);
         let usual = || {
             let column = self.unsorted().headings.iter().position(|heading| heading == usual)?;
             Some(Order { column, rises: false })
@@ -244,7 +220,7 @@ impl Model {
         self.orders.get(&tab).copied().or_else(usual)
     }
 
-    fn tab(&self) -> Option<Tab> {
+    fn tab(&self) -> Option<usize> {
         match self.screen {
             Screen::List => None,
             Screen::One(_, tab) => Some(tab),
@@ -288,7 +264,7 @@ impl Model {
     fn open(&mut self) {
         let key = self.grid().rows.get(self.chosen).map(|(key, _)| key.clone());
         if let (Screen::List, Some(pid)) = (self.screen, key.and_then(|key| key.parse().ok())) {
-            self.go_to(Screen::One(pid, Tab::Memory));
+            self.go_to(Screen::One(pid, 0));
         }
     }
 
@@ -311,14 +287,13 @@ impl Model {
 
     fn turn_page(&mut self, by: usize) {
         if let Screen::One(_, tab) = self.screen {
-            let number = Tab::ALL.iter().position(|&(other, _)| other == tab).unwrap_or(0);
-            self.show((number + by) % Tab::ALL.len());
+            self.show((tab + by) % TABS.len());
         }
     }
 
     fn show(&mut self, number: usize) {
         if let Screen::One(pid, _) = self.screen {
-            self.go_to(Screen::One(pid, Tab::ALL[number].0));
+            self.go_to(Screen::One(pid, number));
         }
     }
 }
@@ -353,91 +328,23 @@ impl Known {
         self
     }
 
-    /// Seconds between the two pages.
-    fn passed_s(&self) -> f64 {
-        let ended_ns = |process: &Process| process.said.snapshot().ended_ns();
-        let passed = |before| ended_ns(&self.process).saturating_sub(before) as f64 / 1e9;
-        self.before.as_ref().map(ended_ns).filter(|&before| before > 0).map_or(0.0, passed)
-    }
-
-    fn grid(&self, tab: Tab) -> Grid {
-        match tab {
-            Tab::Caches => self.table(Cache::NUMBER),
-            Tab::Slots => self.table(Slot::NUMBER),
-            Tab::Groups => self.table(Group::NUMBER),
-            Tab::Locks => self.table(Lock::NUMBER),
-            Tab::Memory => self.figures(|topic| topic == "memory"),
-            Tab::Activity => self.figures(|topic| topic != "memory"),
-        }
-    }
-
     fn table(&self, number: usize) -> Grid {
-        let table = &TABLES[number];
-        let before = self.before.as_ref().map(|before| keyed(before, number)).unwrap_or_default();
-        let mut grid = Grid::of(table, &keyed(&self.process, number), &before, self.passed_s(), now_ns());
-        if !table.numbered.is_empty() {
-            grid.headings.insert(0, table.numbered.to_owned());
-            for (row, (_, cells)) in grid.rows.iter_mut().enumerate() {
-                cells.insert(0, Cell::Number(row.to_string(), row as f64));
-            }
-        }
+        let mut grid = Grid::of(&self.process, number);
+        grid.add_rates(&self.process, number, self.before.as_ref());
         grid
     }
 
     /// Figures of the process, one a row.
     fn figures(&self, is_shown: fn(&str) -> bool) -> Grid {
-        let whole = self.table(0);
-        let (headings, cells) =
-            (whole.headings, whole.rows.into_iter().next().map(|(_, cells)| cells).unwrap_or_default());
-        let rate = |name: &str| {
-            let column = headings.iter().position(|heading| heading.strip_suffix("/s") == Some(name));
-            column.map_or(Cell::Number(String::new(), 0.0), |column| cells[column].clone())
-        };
-        let shown =
-            TABLES[0].figures.iter().zip(&cells).zip(&headings).filter(|((figure, _), _)| is_shown(figure.topic));
-        let rows = shown.map(|((figure, cell), name)| {
+        let mut cells = self.table(0).rows.pop().unwrap_or_default().1;
+        let mut rates = cells.split_off(TABLES[0].figures.len().min(cells.len())).into_iter();
+        let rows = TABLES[0].figures.iter().zip(cells).map(|(figure, value)| {
+            let rate = if figure.kind == Kind::Counter { rates.next() } else { None };
+            let rate = rate.unwrap_or(Cell::Number(String::new(), 0.0));
             let says = Cell::Word(figure.says.trim_end_matches('.').to_owned());
-            (figure.name.to_owned(), vec![Cell::Word(name.clone()), cell.clone(), rate(name), says])
+            (figure.topic, (figure.name.to_owned(), vec![Cell::Word(heading_of(figure.name)), value, rate, says]))
         });
-        let rows = rows.collect();
+        let rows = rows.filter(|(topic, _)| is_shown(topic)).map(|(_, row)| row).collect();
         Grid { headings: ["figure", "value", "per second", "meaning"].map(str::to_owned).to_vec(), rows }
     }
-}
-
-/// The rows of a table, by keys that tell them apart: there may be several groups and caches of one name.
-fn keyed(process: &Process, table: usize) -> Vec<(String, AnyRow<'_>)> {
-    let mut seen = HashMap::new();
-    let keyed = process.rows(table).map(|row| {
-        let name = row.texts().collect::<Vec<_>>().join("\n");
-        let times: &mut u32 = seen.entry(name.clone()).or_default();
-        *times += 1;
-        (format!("{name}\n{times}"), row)
-    });
-    keyed.collect()
-}
-
-/// All processes.
-fn list(known: &[Known]) -> Grid {
-    let headings =
-        ["pid", "program", "state", "as of", "in use", "peak", "cached", "resident", "threads", "kicks", "command"];
-    let rows = known.iter().map(|Known { process, .. }| {
-        let (figures, kernel) = (process.figures(), process.kernel.clone().unwrap_or_default());
-        let bytes = |value: u64| Cell::Number(units::bytes(value), value as f64);
-        let count = |value: u64| Cell::Number(units::count(value), value as f64);
-        let cells = vec![
-            Cell::Number(process.pid.to_string(), process.pid.into()),
-            Cell::Word(process.name()),
-            Cell::Word(process.state.word().to_owned()),
-            Cell::Number(units::duration(process.age_ns()), process.age_ns() as f64),
-            bytes(figures.in_use_bytes),
-            bytes(figures.peak_bytes),
-            bytes(figures.cached_bytes),
-            bytes(kernel.resident_bytes),
-            count(kernel.threads),
-            count(figures.kicks),
-            Cell::Word(kernel.command),
-        ];
-        (process.pid.to_string(), cells)
-    });
-    Grid { headings: headings.map(str::to_owned).to_vec(), rows: rows.collect() }
 }
