@@ -176,7 +176,9 @@ fn run_elsewhere(place: &Place, many: usize) {
     eventually("all of them run", || {
         let told = json(&said(place, &["stat", "--json"]));
         let programs = told["processes"].as_array().unwrap().iter().filter(|process| process["program"] == NAME);
-        let states: Vec<&Value> = programs.map(|process| &process["state"]).collect();
+        let is_found = |pid: &Value| does(place, &["stat", &pid.to_string()]).status.success();
+        let programs: Vec<&Value> = programs.filter(|process| is_found(&process["pid"])).collect();
+        let states: Vec<&Value> = programs.iter().map(|process| &process["state"]).collect();
         (states.len() == many && states.iter().all(|state| *state == "running")).then_some(())
     });
 }

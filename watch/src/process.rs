@@ -288,7 +288,9 @@ fn find_in(folders: &[PathBuf], pid: u32) -> Result<Process> {
         Ok(process) => (process.state == State::Running, made_at(process)),
         Err(_) => (false, 0),
     });
-    best.unwrap_or_else(|| Err(no_page(pid).into()))
+    // In another namespace the page has another name.
+    let elsewhere = || all_in(folders).0.into_iter().find(|process| process.pid == pid).map(Ok);
+    best.or_else(elsewhere).unwrap_or_else(|| Err(no_page(pid).into()))
 }
 
 fn no_page(pid: u32) -> Unread {
