@@ -30,7 +30,6 @@ fn bad_usage_is_one_line_and_status_2() {
         "run --conf stats:exit --conf keeep:64 -- true",
         "run --conf keep:1, -- true",
         "run --conf",
-        "run --locks=zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz -- true",
         "run --locks --locks-json -- true",
         "compare",
         "compare --quick",
