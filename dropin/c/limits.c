@@ -304,6 +304,9 @@ static void free_null(void) {
             free(blocks[i]);
         }
     }
+    /* One of those that the kernel offers below begins at the multiple. */
+    for (size_t i = 0; i < 100; i++)
+        CHECK(malloc(65 * MIB) != NULL, "block %zu of 65 MiB: errno %d", i, errno);
 }
 
 /* Mappings lie below the room for the stack, which is so large that they begin `above` bytes above a multiple of the
@@ -323,7 +326,7 @@ static void check_null(void) {
         free_null();
         return;
     }
-    for (size_t above = 0; above <= 96 * MIB; above += 4 * MIB) {
+    for (size_t above = 0; above <= 160 * MIB; above += 4 * MIB) {
         pid_t child = fork();
         if (child == 0)
             free_null_near_multiple(above);

@@ -94,12 +94,21 @@ impl PageHeap {
         } else {
             // SAFETY: the mapping is ours and unused.
             unsafe { vm::release(start, bytes) };
+            let reserve = |at| vm::reserve(at as *mut u8, bytes, vm::Access::ReadWrite);
+            // First near: else the kernel offers the same gap again. The distances double, to pass what is in use. No
+            // address has more than 47 bits unless the kernel offers such.
+            let near = (0..usize::BITS).map_while(|shift| alignment.checked_mul(1 << shift));
+            let near = near.flat_map(|far| [(start as usize).checked_sub(far), (start as usize).checked_add(far)]);
+            let near = near.flatten().filter(|at| at >> 47 == start as usize >> 47);
             // SAFETY: the map is ours.
-            let offset = unsafe { map.find_unclaimed(map_start, granules, alignment.min(map.window())) }?;
-            let step = alignment.max(map.window());
-            let highest = start as usize / step * step + offset;
-            let mut places = (0..PLACES).filter_map(|steps| highest.checked_sub(steps * step)).filter(|&at| at > 0);
-            places.find_map(|at| vm::reserve(at as *mut u8, bytes, vm::Access::ReadWrite))
+            let mut near = near.filter(|&at| unsafe { map.is_unclaimed(map_start, at as *mut u8, granules) });
+            near.find_map(reserve).or_else(|| {
+                // SAFETY: the map is ours.
+                let offset = unsafe { map.find_unclaimed(map_start, granules, alignment.min(map.window())) }?;
+                let step = alignment.max(map.window());
+                let highest = start as usize / step * step + offset;
+                (0..PLACES).filter_map(|steps| highest.checked_sub(steps * step)).filter(|&at| at > 0).find_map(reserve)
+            })
         };
         // SAFETY: the map is ours.
         place.inspect(|&place| unsafe { map.claim(map_start, place, granules) })
