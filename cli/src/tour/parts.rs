@@ -96,13 +96,15 @@ fn idle_threads(tour: &Tour) -> Result<Analysis, Failure> {
 const PEAK_BLOCKS: usize = 8;
 /// For a program that sleeps for 5 s beside some fifty others.
 const PEAK_LIMIT: Duration = Duration::from_secs(120);
+const AFTER_ANOTHER: Duration = Duration::from_millis(150);
 
-/// All runs are at the same time, since they sleep.
+/// One run begins after the other, so that each has a CPU for its peak; then all sleep at the same time.
 fn after_peak(tour: &Tour) -> Result<Analysis, Failure> {
     let (start, subject) = (Instant::now(), bundled("5 s later", &["peak", "16", "5"])?);
     let (baseline, others) = tour.arms.split_first().ok_or_else(|| Failure::ours("there is nothing to measure"))?;
     let arms: Vec<Arm> = [baseline.clone(), baseline.again()].into_iter().chain(others.iter().cloned()).collect();
-    let run = |arm: &Arm| -> Result<Option<f64>> {
+    let run = |at: usize, arm: &Arm| -> Result<Option<f64>> {
+        thread::sleep(AFTER_ANOTHER * at as u32);
         let mut program = subject.program.clone();
         arm.apply(&mut program, None);
         let mut starter = Starter::new(None, tour.interrupt.clone())?;
@@ -115,8 +117,8 @@ fn after_peak(tour: &Tour) -> Result<Analysis, Failure> {
     let order = (0..PEAK_BLOCKS).flat_map(move |block| (0..count).map(move |at| (block + at) % count));
     let ran: Result<Vec<(usize, Option<f64>)>> = thread::scope(|scope| {
         let (run, arms) = (&run, &arms);
-        let spawn = |arm: usize| (arm, scope.spawn(move || run(&arms[arm])));
-        let running: Vec<_> = order.map(spawn).collect();
+        let spawn = |(at, arm): (usize, usize)| (arm, scope.spawn(move || run(at, &arms[arm])));
+        let running: Vec<_> = order.enumerate().map(spawn).collect();
         running.into_iter().map(|(arm, run)| Ok((arm, run.join().expect("it does not panic")?))).collect()
     });
     let ran = ran.map_err(Failure::of)?;
