@@ -41,6 +41,7 @@ fn page_at_rest_equals_report() {
             assert_eq!(figures, process);
             let small: usize = (0..20_000).map(|number| size_class::size(size_class::class_for(bytes(number)))).sum();
             assert_eq!(figures.in_use_bytes - figures.large_bytes, small as u64);
+            assert!(figures.peak_bytes >= figures.in_use_bytes);
             assert_eq!((figures.large_blocks, figures.large_bytes >= 3 << 20), (3, true), "{figures:?}");
             assert!(figures.cached_bytes > 0 && figures.runs > 0 && figures.slots_used > 0, "{figures:?}");
             let caches: Vec<Cache> = page.rows().collect();

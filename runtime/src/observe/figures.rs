@@ -26,7 +26,7 @@ macro_rules! with_figures {
             in_use_bytes: Gauge Bytes, "Bytes that the program holds, in small objects and large blocks.",
                 |heap| heap.in_use_bytes();
             peak_bytes: Gauge Bytes, "The most bytes that the program and the magazines held, sampled at refills.",
-                |heap| heap.tally.peak_bytes();
+                |heap| heap.tally.peak_bytes().max(heap.in_use_bytes());
             run_bytes: Gauge Bytes, "Bytes of spans and large blocks in use.", |heap| heap.run_bytes();
             peak_run_bytes: Gauge Bytes, "The most bytes of spans and large blocks that were in use.",
                 |heap| pages(&heap.runs.peak);
