@@ -330,10 +330,15 @@ impl Panel {
         let Self { left, top, right, bottom, .. } = *self;
         drawing.words(((left + right) / 2.0, top - 12.0), "middle", title);
         let mut lines = format!("M{left:.0} {top:.0}V{bottom:.0}H{right:.0}");
+        let mut written = f64::NEG_INFINITY;
         for (value, label) in self.x.marks() {
             let (x, _) = self.at((value, 0.0));
             lines += &format!("M{x:.0} {bottom:.0}V{top:.0}");
-            drawing.words((x, bottom + 16.0), "middle", &label);
+            let half = label.chars().count() as f64 * LETTER_WIDTH / 2.0;
+            if x - half > written {
+                drawing.words((x, bottom + 16.0), "middle", &label);
+                written = x + half + LETTER_WIDTH;
+            }
         }
         for (value, label) in self.y.marks() {
             let (_, y) = self.at((0.0, value));
