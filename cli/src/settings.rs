@@ -26,7 +26,7 @@ A program can change a setting marked *any time* while it runs. For keys that be
 in C or `rcu::set_knob` in Rust. For `upkeep.`, it calls `cm_upkeep_set` or `upkeep::set_knob`. These functions take the
 key without its beginning, and `on` for `upkeep` itself. If the values are words, they take the word's position, from 0.
 
-| key | values | default | when | effect |
+| key | effect | values | default | when |
 |---|---|---|---|---|
 ";
 
@@ -85,7 +85,7 @@ fn page() -> String {
             Some(_) => format!("`{}`", setting.default),
             None => setting.default.to_owned(),
         };
-        format!("| `{}` | {} | {default} | {} | {} |\n", setting.key, values(setting), when(setting), setting.help)
+        format!("| `{}` | {} | {} | {default} | {} |\n", setting.key, setting.help, values(setting), when(setting))
     });
     PAGE.to_owned() + &rows.collect::<String>()
 }

@@ -79,13 +79,13 @@ pub fn page() -> String {
             let metric = name_of(table, figure).map_or_else(|| "–".to_owned(), |name| format!("`{name}`"));
             vec![
                 format!("`{}`", figure.name),
+                figure.says.to_owned(),
                 figure.kind.word().to_owned(),
                 figure.unit.word().to_owned(),
                 metric,
-                figure.says.to_owned(),
             ]
         });
-        text += &drawn(&["figure", "kind", "unit", "metric", "meaning"], rows);
+        text += &drawn(&["figure", "meaning", "kind", "unit", "metric"], rows);
     }
     let of_all = OF_ALL.map(|(name, kind, says)| {
         let total = if matches!(kind, prometheus_client::metrics::MetricType::Counter) { "_total" } else { "" };
