@@ -158,7 +158,7 @@ pub fn valid(text: &[u8]) -> Value {
         }
     }
     for compared in all("comparisons") {
-        has_names(compared, "baseline candidate ci95 document drift mde metric p parameters ratio verdict");
+        has_names(compared, "baseline candidate ci95 document mde metric p parameters ratio verdict");
         let verdict = compared["verdict"].as_str().unwrap();
         assert!(["faster", "slower", "no difference shown"].contains(&verdict), "{verdict}");
     }
