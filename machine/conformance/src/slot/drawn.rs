@@ -259,14 +259,17 @@ impl Stock<'_> {
     /// Closes cells and opens them again; returns how many.
     fn close_cells(&self, runner: &dyn Runner, thread: usize) -> u64 {
         let (mut random, mut closed) = (random(runner, thread), 0);
-        while runner.goes_on() && self.findings.none() {
+        // Once at least, however late this thread begins.
+        loop {
             for _ in 0..CLOSINGS {
                 let slot = random.u32(0..(self.operations.in_use)().max(1));
                 closed += u64::from(self.moving_edge(slot, || self.close(slot, &mut random)) == Some(true));
             }
+            if !runner.goes_on() || !self.findings.none() {
+                return closed;
+            }
             runner.pause();
         }
-        closed
     }
 
     fn close(&self, slot: u32, random: &mut fastrand::Rng) -> bool {
