@@ -90,7 +90,8 @@ peak, those that stay, and those resident two intervals after the peak.",
         name: "peak",
         arguments: peak::ARGUMENTS,
         about: "\
-Two threads allocate MIB (default 64), free all but one block in 64, and sleep for SECONDS (default 3).
+Two threads that are 0.1 s old allocate MIB (default 64), free all but one block in 64, and sleep for
+SECONDS (default 3).
 Prints the kB of the blocks that stay, and the kB of anonymous memory that are resident then.",
         run: peak::run,
     },
