@@ -41,6 +41,16 @@ static START: extern "C" fn() = {
     start
 };
 
+/// Runs when the program returns from `main` or calls `exit`.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = {
+    extern "C" fn end() {
+        commensal::heap::examine_at_exit();
+    }
+    end
+};
+
 // Nothing here unwinds, but the precompiled core refers to the symbol. Hidden: a Rust program that the library is
 // preloaded into unwinds by its own. Weak: so does a program that it is linked into.
 core::arch::global_asm!(

@@ -20,6 +20,7 @@
 //!
 //!   shard      0     lock             central: it guards the rest, but for the load
 //!              4     capacity level   cpu_cache
+//!              5     frees examined   cpu_cache: how many, and at 6 since when
 //!              8     ring of spans    central
 //!              16    full magazines   depot
 //!              24    empty magazines  depot
@@ -65,6 +66,8 @@ const WORDS_AT: usize = FIRST_IDS * SHARD + 8;
 // Offsets in a shard.
 pub(crate) const LOCK: usize = 0;
 pub(crate) const LEVEL: usize = 4;
+pub(crate) const EXAMINED: usize = 5;
+pub(crate) const EXAMINED_SINCE: usize = 6;
 pub(crate) const RING: usize = 8;
 pub(crate) const FULL: usize = 16;
 pub(crate) const EMPTY: usize = 24;

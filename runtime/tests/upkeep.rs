@@ -106,7 +106,7 @@ fn pages_of_what_idled_in_a_slot_go_with_it() {
         let after = given.0.saturating_sub(emptied.0);
         let limit = INTERVAL_NS * 5 / 8 + given.1.saturating_duration_since(emptied.1).as_nanos() as u64;
         println!("after {after} ns of {limit}; {last:?}");
-        assert!(last.arrays >= 10 && last.bytes >= 7 * MIB as u64, "{last:?}");
+        assert!(last.arrays > 0 && last.bytes >= 7 * MIB as u64, "{last:?}");
         assert!(after <= limit, "the last went after {after} ns of {limit}: {last:?}");
     });
 }

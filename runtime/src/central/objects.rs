@@ -31,6 +31,14 @@ pub struct Returned {
     pub is_put: bool,
 }
 
+fn die(misuse: Misuse, object: *mut u8) -> ! {
+    let found = match misuse {
+        Misuse::DoubleFree => Found::DoubleFree,
+        Misuse::NotAnObject => Found::Interior,
+    };
+    misuse::die(found, object)
+}
+
 impl Central {
     /// Whether the shard can give objects of a source. For [`Source::NewSpan`], this may insert a new span.
     pub fn can_give(&self, held: &Held, source: Source) -> bool {
@@ -76,22 +84,33 @@ impl Central {
         Some(())
     }
 
-    /// Returns an object to its span, under the owning shard's lock. `held` is the caller's lock of this cache.
-    pub fn put(&self, cache: CacheRef, object: *mut u8, held: Option<Held>) -> Returned {
+    /// The span of an object that is freed to a cache. Ends the program if it is not the cache's.
+    fn span_of_freed(&self, cache: CacheRef, object: *mut u8) -> &'static Span {
         let Some(span) = self.page_heap.span_of(object) else { misuse::die(Found::Foreign, object) };
         if span.cache() != cache.number() {
             (crate::UPCALLS.die_of_mixed_caches)(object);
         }
+        span
+    }
+
+    /// The slot that owns the span of an object, which a thread frees. Ends the program if no object of the cache
+    /// begins there, or if it is free in its span.
+    pub fn examine(&self, cache: CacheRef, object: *mut u8) -> u32 {
+        let span = self.span_of_freed(cache, object);
+        span.index_of_used(object).unwrap_or_else(|misuse| die(misuse, object));
+        span.owner()
+    }
+
+    /// Returns an object to its span, under the owning shard's lock. `held` is the caller's lock of this cache.
+    pub fn put(&self, cache: CacheRef, object: *mut u8, held: Option<Held>) -> Returned {
+        let span = self.span_of_freed(cache, object);
         let held = self.lock_owner(cache, span, object, held);
         if held.slot != span.owner() {
             // In a signal handler that must not wait for the owner's lock.
             return Returned { held: Some(held), is_put: false };
         }
         let gave = span.available() > 0;
-        if let Err(misuse) = span.put(object) {
-            let double = misuse == Misuse::DoubleFree;
-            misuse::die(if double { Found::DoubleFree } else { Found::Interior }, object);
-        }
+        span.put(object).unwrap_or_else(|misuse| die(misuse, object));
         if !gave {
             held.ring().remove(span);
             held.ring().insert(span);

@@ -8,6 +8,7 @@
 //! because the thread migrated or another was faster, the magazine goes to the depot. So no path has to undo anything.
 
 mod drain;
+mod examine;
 mod resize;
 mod retire;
 mod slot_word;

@@ -68,7 +68,11 @@ impl CpuCaches {
         let word = SlotWord::new(cache, slot, Side::Free);
         let seen = word.look();
         let worth_it = seen.view()?.len() >= self.depot.central.capacity(cache, slot).div_ceil(2);
-        if worth_it { word.take(seen) } else { None }
+        let taken = if worth_it { word.take(seen) } else { None };
+        if let Some(magazine) = taken.as_ref().filter(|_| self.examines(cache, slot)) {
+            self.examine_all(cache, magazine.view());
+        }
+        taken
     }
 
     /// Installs a magazine as the allocation magazine if the current one is empty, and keeps the empty one.
@@ -86,7 +90,8 @@ impl CpuCaches {
             return self.depot.push(cache, slot, old);
         }
         let old = old.sized(self.depot.central.capacity(cache, slot));
-        if let Err(old) = SlotWord::new(cache, slot, Side::Free).put(old) {
+        let free = SlotWord::new(cache, slot, Side::Free);
+        if let Err(old) = if self.examines(cache, slot) { Err(old) } else { free.put(old) } {
             self.depot.push(cache, slot, old);
         }
     }
@@ -135,10 +140,22 @@ impl CpuCaches {
             }
             return;
         };
-        self.miss(cache, slot, Path::Overflow);
-        self.shrink();
         let word = SlotWord::new(cache, slot, Side::Free);
-        let seen = word.look();
+        let mut seen = word.look();
+        if !(seen.is_zero() && self.examines(cache, slot)) {
+            self.miss(cache, slot, Path::Overflow);
+            self.shrink();
+        }
+        if self.examines(cache, slot) {
+            if let Some(magazine) = word.take(seen) {
+                self.examine_all(cache, magazine.view());
+                self.depot.push(cache, slot, magazine);
+            }
+            seen = word.look();
+            if seen.is_zero() {
+                return self.put_examined(cache, slot, object);
+            }
+        }
         let given = seen.view();
         if given.is_some_and(|given| !given.is_full()) {
             // SAFETY: passed on. The thread migrated since the fast path, or another one made space.
@@ -191,7 +208,7 @@ impl CpuCaches {
 
     /// Counts a miss of free towards shrinking, in a process without a background thread; see `central::shrinking`.
     #[inline]
-    fn shrink(&self) {
+    pub(super) fn shrink(&self) {
         let heap = &self.depot.central.page_heap;
         let in_use = heap.counts.in_use.get() * PAGE as u64;
         if in_use > PINNED && heap.is_alone() {
@@ -255,8 +272,11 @@ impl CpuCaches {
             let (fitting, rest) = objects.split_at(objects.len().min(magazine.view().room()));
             fitting.iter().for_each(|&object| magazine.push(object));
             objects = rest;
-            let full = if magazine.is_full() { Err(magazine) } else { word.put(magazine) };
-            if let Err(magazine) = full {
+            let is_examined = self.examines(cache, slot);
+            if is_examined {
+                self.examine_all(cache, magazine.view());
+            }
+            if let Err(magazine) = if is_examined || magazine.is_full() { Err(magazine) } else { word.put(magazine) } {
                 self.depot.push(cache, slot, magazine);
             }
         }

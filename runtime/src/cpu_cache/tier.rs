@@ -58,7 +58,13 @@ impl CpuCaches {
     #[inline]
     pub(super) fn miss(&self, cache: CacheRef, slot: u32, path: Path) {
         let from = if path == Path::Refill { From::Allocation } else { From::Release };
-        let rate = cache.load(slot).count_miss(path, |time| self.visit(slot, time, from));
+        let visit = |time: Option<u32>| {
+            if let Some(time) = time {
+                self.calm_down(cache, slot, time);
+            }
+            self.visit(slot, time, from);
+        };
+        let rate = cache.load(slot).count_miss(path, visit);
         self.resize(cache, slot, rate, path);
     }
 

@@ -96,7 +96,7 @@ impl<'a> View<'a> {
     }
 
     /// Its pointers, from the lowest up.
-    pub fn objects(self) -> impl DoubleEndedIterator<Item = *mut u8> + use<> {
+    pub fn objects(self) -> impl DoubleEndedIterator<Item = *mut u8> + Clone + use<> {
         let (len, top) = (self.len(), self.top);
         (0..len).map(move |index| word(top + 8 - (len - index) * 8).load(Relaxed) as *mut u8)
     }

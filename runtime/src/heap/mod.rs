@@ -381,6 +381,13 @@ pub fn trim(keep: usize) -> usize {
     if enter() { heap().cpu.trim(keep) } else { 0 }
 }
 
+/// Looks at objects that were freed in a hurry, as the program ends and nothing else will find a misuse.
+pub fn examine_at_exit() {
+    if root::is_installed() && enter() {
+        heap().cpu.examine_own();
+    }
+}
+
 /// The hook of the slow paths: does what is due; see [`crate::upcalls::Upcalls`].
 pub(crate) fn maintain(visit: Visit) {
     control::poll();

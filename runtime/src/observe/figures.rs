@@ -78,6 +78,8 @@ macro_rules! with_figures {
                 |heap| heap.kicks.get(Why::Deferred);
             kicks_upkeep: Counter Count, "Kicks to reclaim magazines of slots that no thread had used for some time.",
                 |heap| heap.kicks.get(Why::Upkeep);
+            kicks_misuse: Counter Count, "Kicks because an object seemed to be freed twice: its magazine is drained.",
+                |heap| heap.kicks.get(Why::Misuse);
         }
         "upkeep" {
             upkeep_on: Gauge YesOrNo Most, "Whether unused memory is returned in the background.",

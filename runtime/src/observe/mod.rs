@@ -33,10 +33,12 @@ pub enum Why {
     Deferred,
     /// No thread ran in a slot for some time, so its caches are returned.
     Upkeep,
+    /// An object seems to be freed twice.
+    Misuse,
 }
 
 impl Why {
-    const COUNT: usize = Why::Upkeep as usize + 1;
+    const COUNT: usize = Why::Misuse as usize + 1;
 }
 
 /// Kicks, by reason.

@@ -17,7 +17,8 @@ use machine::sync::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, 
 
 // Fields for hints, on which no order depends: core's atomics, so that the simulated machine spends no step on them.
 pub use core::sync::atomic::{
-    AtomicBool as HintBool, AtomicPtr as HintPtr, AtomicU8 as HintU8, AtomicU32 as HintU32, AtomicUsize as HintUsize,
+    AtomicBool as HintBool, AtomicPtr as HintPtr, AtomicU8 as HintU8, AtomicU32 as HintU32, AtomicU64 as HintU64,
+    AtomicUsize as HintUsize,
 };
 
 /// Bytes of a granule's bits: enough for objects of 16 bytes.
@@ -194,8 +195,8 @@ impl Span {
             return None;
         }
         if carved.is_multiple_of(64) {
-            // SAFETY: a word of the span's bits; a former use of the granule may have left bits there.
-            unsafe { self.bits().add(carved as usize / 64).write(0) };
+            // A former use of the granule may have left bits there.
+            self.word(carved as usize / 64).store(0, Relaxed);
         }
         self.carved.store(carved + 1, Relaxed);
         Some(self.object(carved))
@@ -206,11 +207,10 @@ impl Span {
         let words = carved.div_ceil(64);
         let mut word = self.hint.load(Relaxed).min(words - 1);
         loop {
-            // SAFETY: a word of the span's bits, below `carved`.
-            let bits = unsafe { &mut *self.bits().add(word as usize) };
-            if *bits != 0 {
+            let bits = self.word(word as usize).load(Relaxed);
+            if bits != 0 {
                 let bit = bits.trailing_zeros();
-                *bits &= *bits - 1;
+                self.word(word as usize).store(bits & (bits - 1), Relaxed);
                 self.freed.store(self.freed.load(Relaxed) - 1, Relaxed);
                 self.hint.store(word, Relaxed);
                 return word * 64 + bit;
@@ -219,18 +219,21 @@ impl Span {
         }
     }
 
-    pub fn put(&self, object: *mut u8) -> Result<(), Misuse> {
+    /// The index of an object in use. Its user may ask without the lock: its bit changed before the user got it.
+    pub fn index_of_used(&self, object: *mut u8) -> Result<usize, Misuse> {
         let offset = (object as usize).wrapping_sub(self.start() as usize);
         let (index, rest) = (offset / self.object_bytes(), offset % self.object_bytes());
         if index >= self.carved.load(Relaxed) as usize || rest != 0 {
             return Err(Misuse::NotAnObject);
         }
-        // SAFETY: a word of the span's bits, below `carved`.
-        let word = unsafe { &mut *self.bits().add(index / 64) };
-        if *word & (1 << (index % 64)) != 0 {
-            return Err(Misuse::DoubleFree);
-        }
-        *word |= 1 << (index % 64);
+        let is_free = self.word(index / 64).load(Relaxed) >> (index % 64) & 1 == 1;
+        if is_free { Err(Misuse::DoubleFree) } else { Ok(index) }
+    }
+
+    pub fn put(&self, object: *mut u8) -> Result<(), Misuse> {
+        let index = self.index_of_used(object)?;
+        let word = self.word(index / 64);
+        word.store(word.load(Relaxed) | 1 << (index % 64), Relaxed);
         self.is_subreleased.store(false, Relaxed);
         self.hint.store(self.hint.load(Relaxed).min(index as u32 / 64), Relaxed);
         self.freed.store(self.freed.load(Relaxed) + 1, Relaxed);
@@ -253,13 +256,14 @@ impl Span {
     }
 
     fn count_bits(&self) -> u32 {
-        let words = self.carved.load(Relaxed).div_ceil(64);
-        // SAFETY: the span's bits.
-        (0..words).map(|word| unsafe { *self.bits().add(word as usize) }.count_ones()).sum()
+        let words = self.carved.load(Relaxed).div_ceil(64) as usize;
+        (0..words).map(|word| self.word(word).load(Relaxed).count_ones()).sum()
     }
 
-    fn bits(&self) -> *mut u64 {
-        self.bits.load(Relaxed)
+    /// A word of the bits.
+    fn word(&self, index: usize) -> &HintU64 {
+        // SAFETY: the index is that of an object of the span, and there is a bit for each.
+        unsafe { &*self.bits.load(Relaxed).add(index).cast::<HintU64>() }
     }
 
     fn object(&self, index: u32) -> *mut u8 {
@@ -269,9 +273,7 @@ impl Span {
     /// Whether an object is free in its span.
     pub fn is_free(&self, object: *mut u8) -> bool {
         let index = (object as usize - self.start() as usize) / self.object_bytes();
-        // SAFETY: a word of the span's bits.
-        index >= self.carved.load(Relaxed) as usize
-            || unsafe { *self.bits().add(index / 64) } & (1 << (index % 64)) != 0
+        index >= self.carved.load(Relaxed) as usize || self.word(index / 64).load(Relaxed) >> (index % 64) & 1 == 1
     }
 
     /// Shows each row of free objects in bytes, including those never carved.
