@@ -135,10 +135,10 @@ mod tests {
         assert_eq!((on_replace[0], on_replace[1]), (0.0, 0.0));
         assert!(on_create[3] > 10.0 * on_replace[3]);
         let replaced = measured_on(72, "kicks replace 20 71");
-        // One for the first fifty slots, one for the rest, unless others have taken the objects of some.
-        assert!((39.0..=40.0).contains(&replaced[0]), "{replaced:?}");
+        // One for all slots: each has one magazine of the cache, as its few frees are examined.
+        assert!((19.0..=20.0).contains(&replaced[0]), "{replaced:?}");
         // Who waits for a lock is on no CPU.
-        assert!((2000.0..=2840.0).contains(&replaced[1]), "{replaced:?}");
+        assert!((1000.0..=1420.0).contains(&replaced[1]), "{replaced:?}");
     }
 
     /// The slow paths move whole arrays, and share no line. Arrays grow until a swing fits, whatever the size of
