@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::library::{self, ended_well, succeeds};
 use crate::mutants::{self, Choice};
 use crate::torture::{self, Build};
-use crate::{book, charts, golden, header, reference, tidy};
+use crate::{book, charts, golden, header, misuse, reference, tidy};
 
 /// Of the list of mutations, others at each commit.
 const MUTANTS: usize = 3;
@@ -19,7 +19,7 @@ const MINUTES_OF_TORTURE: f64 = 1.0;
 /// A step, which may wait for the release that is built beside the first ones.
 type Step = fn(&Path, &mut Release) -> Result<(), String>;
 
-const STEPS: [(&str, Step); 10] = [
+const STEPS: [(&str, Step); 11] = [
     ("fmt", |root, _| fmt(root)),
     ("clippy", |root, _| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tidy", |root, _| tidy::run(root)),
@@ -29,6 +29,7 @@ const STEPS: [(&str, Step); 10] = [
     ("docs", |root, _| {
         reference::run(root, false).and_then(|()| charts::run(root, false, false)).and_then(|()| book::run(root))
     }),
+    ("misuse", |root, _| misuse::check(root)),
     // The README's command.
     ("test", |root, _| cargo(root, &["test", "--workspace"])),
     ("torture", |root, _| torture::run(root, MINUTES_OF_TORTURE, Build::OfTests)),

@@ -1,9 +1,9 @@
 //! The project's own checks, as `cargo xtask NAME`.
 //!
 //! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, `reference` makes pages of the book of what the
-//! code says, `book` builds the book, and `ci` runs these and Cargo's own checks in the order in which CI does; `equal-arms`, `explore`,
-//! `mutants`, `torture` and `valgrind` take longer than CI may, and are what `nightly` runs, with all of the tests' effort. Every check has a test in which it finds a
-//! planted violation. `targets` measures what has to be reached (bench/). `install` puts the library where C and C++ programs find it.
+//! code says, `book` builds the book, `misuse` runs programs that misuse the heap, and `ci` runs these and Cargo's own checks in the order in which CI does;
+//! `equal-arms`, `explore`, `mutants`, `torture` and `valgrind` take longer than CI may, and are what `nightly` runs, with all of the tests' effort. Every check has
+//! a test in which it finds a planted violation. `targets` measures what has to be reached (bench/). `install` puts the library where C and C++ programs find it.
 
 mod book;
 mod charts;
@@ -14,6 +14,7 @@ mod header;
 mod install;
 mod library;
 mod markdown;
+mod misuse;
 mod mutants;
 mod nightly;
 mod prose;
@@ -106,6 +107,11 @@ enum Task {
         #[arg(long, value_name = "N", conflicts_with = "only")]
         rotating: Option<usize>,
     },
+    /// Run programs that misuse the heap under glibc, the peers and the library, and count which are stopped
+    Misuse {
+        #[command(flatten)]
+        options: misuse::Options,
+    },
     /// Torture RCU with all that can happen to readers, in each mode of the machine at the same time
     Torture {
         /// For how long
@@ -170,6 +176,7 @@ fn main() -> ExitCode {
             };
             mutants::run(&root(), &choice)
         }
+        Task::Misuse { options } => misuse::run(&root(), &options),
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
         Task::Valgrind => torture::run_under_valgrind(&root()),
