@@ -51,12 +51,31 @@ in_both_modes! {
     tracer_that_steps: |mode| linked::holds(mode, "stepped traced");
     tracer_that_steps_one_of_two_threads: |mode| linked::holds(mode, "stepped traced threads");
 
-    double_free: |mode| misused(mode, "double_free", &[16, 100, 2000, 30_000, 300_000, 5_000_000]);
-    double_free_by_realloc: |mode| misused(mode, "double_free_by_realloc", &[16, 1000, 300_000]);
-    free_of_the_stack: |mode| misused(mode, "stack", &[100]);
-    free_of_the_middle: |mode| misused(mode, "interior", &[64, 1000, 30_000, 300_000, 5_000_000]);
-    realloc_of_the_stack: |mode| misused(mode, "realloc_stack", &[100, 100_000]);
-    free_with_a_wrong_size: |mode| misused(mode, "wrong_size", &[64, 1000, 300_000]);
+    double_free: |mode| misused(mode, "double_free", TWICE, &[16, 100, 2000, 30_000, 300_000, 5_000_000, OWN_MAPPING]);
+    double_free_by_realloc: |mode| misused(mode, "double_free_by_realloc", TWICE, &[16, 1000, 300_000, OWN_MAPPING]);
+    double_free_of_a_joined_run: |mode| misused(mode, "double_free_joined", TWICE, &[300_000, 5_000_000]);
+    double_free_of_a_purged_run: |mode| misused(mode, "double_free_purged", TWICE, &[300_000, 5_000_000]);
+    double_free_inside_of_a_later_block: |mode| misused(mode, "double_free_covered", TWICE, &[300_000, 5_000_000]);
+    double_free_of_mappings: |mode| misused(mode, "double_free_unmapped", TWICE, &[OWN_MAPPING]);
+    free_of_the_stack: |mode| misused(mode, "stack", "free of a foreign pointer", &[100]);
+    free_of_foreign_memory: |mode| misused(mode, "foreign", "free of a foreign pointer", &[100, 300_000]);
+    free_where_a_block_was: |mode| misused(mode, "foreign_where_a_block_was", "free of a foreign pointer", &[OWN_MAPPING]);
+    free_of_the_middle: |mode| misused(mode, "interior", "free of a pointer into", &[64, 1000, 30_000, 300_000, 5_000_000]);
+    free_of_the_middle_is_located: |mode| {
+        misused(mode, "interior", ": 32 bytes into an object of 64 bytes;", &[64]);
+        misused(mode, "interior", ": 150000 bytes into an object of 303104 bytes;", &[300_000]);
+        misused(mode, "interior", ": 50000000 bytes into an object of 100003840 bytes;", &[OWN_MAPPING]);
+    };
+    realloc_of_the_stack: |mode| misused(mode, "realloc_stack", "realloc of a foreign pointer", &[100, 100_000]);
+    realloc_of_a_freed_block: |mode| misused(mode, "realloc_freed", "which is freed already", &[300_000, 5_000_000, OWN_MAPPING]);
+    realloc_of_the_middle: |mode| misused(mode, "realloc_interior", "realloc of a pointer into", &[64, 1000, 30_000, 300_000, OWN_MAPPING]);
+    free_with_a_wrong_size: |mode| misused(mode, "wrong_size", "with size", &[64, 1000, 300_000]);
+    free_with_a_small_size: |mode| misused(mode, "small_size", "with size", &[64, 1000, 300_000]);
+    aligned_free_with_a_wrong_size: |mode| misused(mode, "wrong_aligned_size", "with size", &[64, 300_032]);
+
+    misuse_is_told_and_the_program_goes_on: super::misuse_is_told_and_the_program_goes_on;
+    misuse_found_late_is_told_and_dropped: super::misuse_found_late_is_told_and_dropped;
+    misuse_is_told_a_hundred_times: super::misuse_is_told_a_hundred_times;
 
     static_program: super::static_program;
     unknown_key: super::unknown_key;
@@ -89,14 +108,58 @@ fn exhaust(mode: Mode, kind: &str, mib: usize, sizes: &[usize]) {
     }
 }
 
+/// Bytes of a block that gets a mapping of its own.
+const OWN_MAPPING: usize = 100_000_000;
+const TWICE: &str = "double free of";
+
 /// One line that says what was found, then SIGABRT; in a process with one thread and in one with two.
-fn misused(mode: Mode, case: &str, sizes: &[usize]) {
+fn misused(mode: Mode, case: &str, expected: &str, sizes: &[usize]) {
     for size in sizes {
         for threaded in ["", "threaded"] {
             let outcome = check(&format!("misuse {case} {size} {threaded}")).outcome(subject::library(), mode);
-            outcome.last_words().unwrap_or_else(|report| panic!("misuse was not reported: {report}"));
+            let line = outcome.last_words().unwrap_or_else(|report| panic!("misuse was not reported: {report}"));
+            assert!(
+                line.contains(expected),
+                "{case} of {size} bytes {threaded}: expected {expected:?}, found {line:?}"
+            );
         }
     }
+}
+
+/// What the program says with `misuse:report`, which ends well and says one line for each of these, in this order.
+fn reported(mode: Mode, case: &str, expected: &[&str]) -> Outcome {
+    let outcome = check(&format!("misuse {case}")).env("COMMENSAL_CONF", "misuse:report,stats:exit");
+    let outcome = holds(outcome.outcome(subject::library(), mode));
+    let told: Vec<&str> =
+        outcome.stderr.lines().filter(|line| line.starts_with("commensal: ") && !line.contains("statistics")).collect();
+    let is_told = told.len() == expected.len() && told.iter().zip(expected).all(|(line, part)| line.contains(part));
+    assert!(is_told, "{}", outcome.report(&format!("expected {expected:?}, found {told:#?}")));
+    outcome
+}
+
+fn misuse_is_told_and_the_program_goes_on(mode: Mode) {
+    let told =
+        ["double free of", "free of a pointer into", "free of a foreign", "freed already", "realloc of a pointer"];
+    let told = [&told[..], &["realloc of a foreign", "realloc of a pointer", "with size", "with size"]].concat();
+    for size in [300_000, OWN_MAPPING] {
+        reported(mode, &format!("reported {size}"), &told);
+    }
+}
+
+fn misuse_found_late_is_told_and_dropped(mode: Mode) {
+    for size in [64, 1000] {
+        for threaded in ["", " threaded"] {
+            // A magazine is flushed from its top.
+            let told = ["double free of", "free of a pointer into an object", "double free of"];
+            reported(mode, &format!("reported_late {size}{threaded}"), &told);
+        }
+    }
+}
+
+fn misuse_is_told_a_hundred_times(mode: Mode) {
+    let told = [vec!["free of a foreign pointer"; 100], vec!["100 misuses were told"]].concat();
+    let outcome = reported(mode, "reported_often 100", &told);
+    assert!(outcome.stderr.contains("misuses 150"), "{}", outcome.report("the statistics do not count 150"));
 }
 
 /// The loader has no part in a static program, so the preload does nothing, and no harm.

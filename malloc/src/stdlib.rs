@@ -172,13 +172,14 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     unsafe { heap::usable_bytes(block.cast()) }
 }
 
-/// Ends the program with a message if `bytes` cannot have been requested for this block.
+/// Reports misuse if `bytes` cannot have been requested for this block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, bytes: usize) {
     // SAFETY: passed on.
     unsafe {
-        heap::check_size(block.cast(), bytes, heap::ALIGNMENT);
-        free(block)
+        if heap::check_size(block.cast(), bytes, heap::ALIGNMENT) {
+            free(block)
+        }
     }
 }
 
@@ -187,8 +188,9 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, bytes: usize) {
 pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, alignment: usize, bytes: usize) {
     // SAFETY: passed on.
     unsafe {
-        heap::check_size(block.cast(), bytes, alignment);
-        free(block)
+        if heap::check_size(block.cast(), bytes, alignment) {
+            free(block)
+        }
     }
 }
 

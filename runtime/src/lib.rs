@@ -48,7 +48,7 @@ const UPCALLS: upcalls::Upcalls = upcalls::Upcalls {
     maintain: heap::maintain,
     write_statistics: heap::statistics::write_due,
     before_a_thread: upkeep::before_a_thread,
-    die_of_mixed_caches: caches::die_of_mixed_caches,
+    report_mixed_caches: caches::report_mixed_caches,
     readers_are_absent: rcu::readers_are_absent,
     rouse_worker: rcu::rouse_worker,
     wait_for_readers: rcu::wait_for_readers,

@@ -1,14 +1,27 @@
 //! The message of a program that misused the heap: one line on standard error, then abort.
+//!
+//! With `misuse:report` the program goes on after the line, and the free is ignored. The count of findings lies in the
+//! root's domain, because a pointer can be wrong before there is a heap.
 
+use crate::observe::page::Text;
+use crate::settings::{self, Key};
 use core::fmt::{self, Write};
-use machine::process;
+use machine::sync::{AtomicU64, Ordering};
+use machine::{process, root};
+
+const MISUSE: Key = Key::of("misuse");
+/// Most findings that one process tells.
+const MOST_TOLD: u64 = 100;
+/// Bytes of the count, in front of the settings in the root's domain.
+pub(crate) const BYTES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    DoubleFree,
+    /// With the object, if it is known.
+    DoubleFree(Option<Object>),
     Foreign,
-    /// A pointer into the middle of an object, or behind the last one, was freed.
-    Interior,
+    /// A pointer into the middle of an object or, without one, to where none begins.
+    Interior(Option<Object>),
     OtherCache,
     Size {
         bytes: usize,
@@ -16,28 +29,101 @@ pub(crate) enum Found {
     },
 }
 
-/// Reports the misuse at `address`, and aborts.
+/// The object that an address lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub start: *mut u8,
+    pub bytes: usize,
+    /// The name of its cache; empty: a size class or a large block.
+    pub cache: Text<56>,
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "an object of {} bytes", self.bytes)?;
+        match self.cache.as_str() {
+            "" => Ok(()),
+            cache => write!(out, " of cache {cache}"),
+        }
+    }
+}
+
+/// The call that was given the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Free,
+    Realloc,
+}
+
+/// Reports the misuse at `address`. Aborts, unless `misuse:report` lets the program go on.
 #[cold]
-pub(crate) fn die(found: Found, address: *mut u8) -> ! {
-    let say = |what: fmt::Arguments<'_>| say(format_args!("commensal: {what}"));
+pub(crate) fn report(found: Found, call: Call, address: *mut u8) {
+    finding(|| {
+        let mut line = Line::new();
+        let _ = write_finding(&mut line, found, call, address);
+        process::complain(line.as_bytes());
+    });
+}
+
+/// Counts a finding and has it told. Aborts, unless `misuse:report` lets the program go on.
+#[cold]
+pub(crate) fn finding(tell: impl FnOnce()) {
+    let goes_on = MISUSE.is("report");
+    // Relaxed: an independent number.
+    match count().fetch_add(1, Ordering::Relaxed) {
+        MOST_TOLD if goes_on => say(format_args!("commensal: {MOST_TOLD} misuses were told; more are only counted")),
+        number if goes_on && number > MOST_TOLD => {}
+        _ => tell(),
+    }
+    if !goes_on {
+        process::die()
+    }
+}
+
+/// Findings of this process and, before a fork, of its parent.
+pub(crate) fn findings() -> u64 {
+    count().load(Ordering::Relaxed)
+}
+
+fn count() -> &'static AtomicU64 {
+    // SAFETY: these bytes are only used here, aligned to 64, and zeroes are valid.
+    unsafe { &*root::domain().add(root::DOMAIN_BYTES - settings::BYTES - BYTES).cast() }
+}
+
+fn write_finding(out: &mut Line, found: Found, call: Call, address: *mut u8) -> fmt::Result {
+    let call = if call == Call::Free { "free" } else { "realloc" };
+    write!(out, "commensal: ")?;
     match found {
-        Found::DoubleFree => {
-            say(format_args!("double free of {address:p}: free each object once; look for a second owner of it"));
+        Found::DoubleFree(object) => {
+            match call {
+                "free" => write!(out, "double free of {address:p}")?,
+                _ => write!(out, "{call} of {address:p}, which is freed already")?,
+            }
+            if let Some(object) = object {
+                write!(out, ", {object}")?;
+            }
+            writeln!(out, ": free each object once; look for a second owner of it")
         }
         Found::Foreign => {
-            say(format_args!("free of a foreign pointer, {address:p}: free only what malloc and its kin returned"));
+            writeln!(out, "{call} of a foreign pointer, {address:p}: {call} only what malloc and its kin returned")
         }
-        Found::Interior => {
-            say(format_args!("free of a pointer into an object, {address:p}: free the address that malloc returned"));
+        Found::Interior(object) => {
+            write!(out, "{call} of a pointer into an object, {address:p}: ")?;
+            match object {
+                Some(object) => write!(out, "{} bytes into {object}", address as usize - object.start as usize)?,
+                None => write!(out, "no object begins there")?,
+            }
+            writeln!(out, "; {call} the address that malloc returned")
         }
-        Found::OtherCache => say(format_args!(
+        Found::OtherCache => writeln!(
+            out,
             "{address:p} was given back to a cache that it is not from: give it to the one that allocated it"
-        )),
-        Found::Size { bytes, usable } => say(format_args!(
+        ),
+        Found::Size { bytes, usable } => writeln!(
+            out,
             "free of {address:p} with size {bytes}, expected about {usable}: give the size that was asked for"
-        )),
+        ),
     }
-    process::die()
 }
 
 /// Writes a line to standard error.

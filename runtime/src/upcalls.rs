@@ -8,8 +8,8 @@ pub struct Upcalls {
     pub write_statistics: fn(rest: Rest),
     /// The process is about to have a second thread.
     pub before_a_thread: fn(),
-    /// Ends the program: an object was freed to another cache than its own.
-    pub die_of_mixed_caches: fn(object: *mut u8) -> !,
+    /// Reports that an object was freed to another cache than its own.
+    pub report_mixed_caches: fn(object: *mut u8),
     /// Whether no thread can be looking at objects of caches whose memory waits for readers.
     pub readers_are_absent: fn() -> bool,
     /// A span began to wait for readers, or a cache with readers is made. The caller holds at most a drainer's lock.

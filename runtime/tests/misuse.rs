@@ -71,7 +71,7 @@ const CRIMES: [Crime; 14] = [
         free(address as *mut u8);
         std::thread::spawn(move || free(address as *mut u8)).join().expect("no panic");
     }),
-    ("huge block freed twice", "free of", AtOnce, || {
+    ("huge block freed twice", "double free", AtOnce, || {
         let block = block(100 << 20);
         free(block);
         free(block);

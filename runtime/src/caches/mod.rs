@@ -16,7 +16,7 @@ mod tests;
 mod whole;
 
 pub use cache::{Box, Cache, Constructed, OutOfMemory, Values};
-pub(crate) use debug::die_of_mixed_caches;
+pub(crate) use debug::report_mixed_caches;
 pub use errors::{Alive, Refused, Untunable};
 pub use heap::Heap;
 pub(crate) use heap::{heap, known_at, lay_out, made_at, name, prepare};

@@ -9,7 +9,7 @@ use super::object_cache::ObjectCache;
 use crate::central::size_class::{self, CLASSES};
 use crate::central::{CacheRef, MOST_POINTERS};
 use crate::depot::{Batch, View};
-use crate::misuse::{self, Found};
+use crate::misuse::{self, Call};
 use crate::page_heap::PAGE;
 use crate::upcalls::From;
 use machine::sync::Ordering;
@@ -109,7 +109,7 @@ impl Heap {
     /// Usable bytes of a special block; 0: there is none.
     pub(crate) fn usable_bytes(&self, block: *mut u8) -> usize {
         match self.special_at(block) {
-            Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0),
+            Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0).unwrap_or(0),
             Special::Object(_) | Special::Large => self.bytes_of_special(block),
         }
     }
@@ -142,7 +142,7 @@ impl Heap {
     /// Frees a large block, charged to a group or not.
     /// Safety: if it is a block, the caller owns it and gives it up.
     pub(crate) unsafe fn free_large_of_any(&self, block: *mut u8) {
-        let pages = self.demand_large(block);
+        let Some(pages) = self.demand_large(block, Call::Free) else { return };
         // SAFETY: passed on.
         unsafe {
             if self.cold.has_large_of_groups.load(Ordering::Relaxed) {
@@ -161,11 +161,14 @@ impl Heap {
         unsafe { self.page_heap().free(start) };
     }
 
-    /// Pages of the large block that begins at an address. Ends the program if none does.
-    pub(crate) fn demand_large(&self, block: *mut u8) -> usize {
+    /// Pages of the large block that begins at an address. If none does, reports that.
+    pub(crate) fn demand_large(&self, block: *mut u8, call: Call) -> Option<usize> {
         let heap = self.page_heap();
-        heap.large_pages(block)
-            .unwrap_or_else(|| misuse::die(if heap.holds(block) { Found::Interior } else { Found::Foreign }, block))
+        let pages = heap.large_pages(block);
+        if pages.is_none() {
+            misuse::report(heap.found_at(block), call, block);
+        }
+        pages
     }
 
     // ---- batches ----

@@ -7,7 +7,8 @@ use super::cache_ref::CacheRef;
 use super::shape::MANY_SLOTS;
 use super::tier::{Central, Held};
 use super::typesafe::{GivenUp, NOBODY};
-use crate::misuse::{self, Found};
+use crate::misuse::{self, Call, Found, Object};
+use crate::observe::page::Text;
 use crate::page_heap::{Misuse, Span};
 use core::ptr::null_mut;
 use machine::{here, slot};
@@ -31,12 +32,20 @@ pub struct Returned {
     pub is_put: bool,
 }
 
-fn die(misuse: Misuse, object: *mut u8) -> ! {
-    let found = match misuse {
-        Misuse::DoubleFree => Found::DoubleFree,
-        Misuse::NotAnObject => Found::Interior,
-    };
-    misuse::die(found, object)
+/// What is wrong with an object that is freed.
+enum Wrong {
+    Found(Found),
+    OtherCache,
+}
+
+impl Wrong {
+    #[cold]
+    fn tell(self, object: *mut u8) {
+        match self {
+            Wrong::Found(found) => misuse::report(found, Call::Free, object),
+            Wrong::OtherCache => (crate::UPCALLS.report_mixed_caches)(object),
+        }
+    }
 }
 
 impl Central {
@@ -84,38 +93,83 @@ impl Central {
         Some(())
     }
 
-    /// The span of an object that is freed to a cache. Ends the program if it is not the cache's.
-    fn span_of_freed(&self, cache: CacheRef, object: *mut u8) -> &'static Span {
-        let Some(span) = self.page_heap.span_of(object) else { misuse::die(Found::Foreign, object) };
-        if span.cache() != cache.number() {
-            (crate::UPCALLS.die_of_mixed_caches)(object);
-        }
-        span
+    /// The slot that owns the span of an object that a thread frees. None: the cache has no such object in use. That was
+    /// reported, and the program goes on without the free.
+    pub fn examine(&self, cache: CacheRef, object: *mut u8) -> Option<u32> {
+        let used = self.span_of_freed(cache, object).and_then(|span| {
+            let found = |misuse| Wrong::Found(self.found(span, object, misuse));
+            span.index_of_used(object).map(|_| span.owner()).map_err(found)
+        });
+        used.map_err(|wrong| wrong.tell(object)).ok()
     }
 
-    /// The slot that owns the span of an object, which a thread frees. Ends the program if no object of the cache
-    /// begins there, or if it is free in its span.
-    pub fn examine(&self, cache: CacheRef, object: *mut u8) -> u32 {
-        let span = self.span_of_freed(cache, object);
-        span.index_of_used(object).unwrap_or_else(|misuse| die(misuse, object));
-        span.owner()
+    /// Reports a free of an object that is in a magazine already.
+    #[cold]
+    pub fn report_double_free(&self, object: *mut u8) {
+        let of = self.page_heap.span_of(object).and_then(|span| self.object_in(span, object));
+        misuse::report(Found::DoubleFree(of), Call::Free, object);
+    }
+
+    fn span_of_freed(&self, cache: CacheRef, object: *mut u8) -> Result<&'static Span, Wrong> {
+        let span = self.page_heap.span_of(object).ok_or_else(|| Wrong::Found(self.page_heap.found_at(object)))?;
+        if span.cache() == cache.number() { Ok(span) } else { Err(Wrong::OtherCache) }
+    }
+
+    fn found(&self, span: &Span, object: *mut u8, misuse: Misuse) -> Found {
+        let of = self.object_in(span, object);
+        if misuse == Misuse::DoubleFree { Found::DoubleFree(of) } else { Found::Interior(of) }
     }
 
     /// Returns an object to its span, under the owning shard's lock. `held` is the caller's lock of this cache.
     pub fn put(&self, cache: CacheRef, object: *mut u8, held: Option<Held>) -> Returned {
-        let span = self.span_of_freed(cache, object);
-        let held = self.lock_owner(cache, span, object, held);
+        let span = match self.span_of_freed(cache, object) {
+            Ok(span) => span,
+            Err(wrong) => {
+                drop(held);
+                return self.refuse(cache, || wrong.tell(object));
+            }
+        };
+        let Some(held) = self.lock_owner(cache, span, held) else {
+            let found = Found::DoubleFree(self.object_in(span, object));
+            return self.refuse(cache, || misuse::report(found, Call::Free, object));
+        };
         if held.slot != span.owner() {
             // In a signal handler that must not wait for the owner's lock.
             return Returned { held: Some(held), is_put: false };
         }
         let gave = span.available() > 0;
-        span.put(object).unwrap_or_else(|misuse| die(misuse, object));
+        if let Err(misuse) = span.put(object) {
+            let found = self.found(span, object, misuse);
+            drop(held);
+            return self.refuse(cache, || misuse::report(found, Call::Free, object));
+        }
         if !gave {
             held.ring().remove(span);
             held.ring().insert(span);
         }
         Returned { held: self.give_up_unused(held, span), is_put: true }
+    }
+
+    /// Reports an address that cannot go back, without a lock. If the program goes on, the address is dropped. The
+    /// caller counts it as back, so it is counted as one that never was outside.
+    #[cold]
+    fn refuse(&self, cache: CacheRef, report: impl FnOnce()) -> Returned {
+        report();
+        self.count(cache, 1);
+        Returned { held: None, is_put: true }
+    }
+
+    /// The object of a span that an address lies in; none behind the last carved one.
+    fn object_in(&self, span: &Span, address: *mut u8) -> Option<Object> {
+        let cache = self.cache_at(address).and_then(CacheRef::state).map_or(Text::NONE, |state| Text::of(state.name()));
+        Some(Object { start: span.object_at(address)?, bytes: span.object_bytes(), cache })
+    }
+
+    /// Tells how a pointer to a small object is wrong; none if an object begins there, in use or free.
+    pub(crate) fn found_at(&self, address: *mut u8) -> Option<Found> {
+        let Some(span) = self.page_heap.span_of(address) else { return Some(self.page_heap.found_at(address)) };
+        let is_start = span.object_at(address) == Some(address);
+        (!is_start).then(|| Found::Interior(self.object_in(span, address)))
     }
 
     /// Gives up a span that has no object in use. A warm cache keeps its last span, because a slot that frees and
@@ -141,19 +195,20 @@ impl Central {
         None
     }
 
-    fn lock_owner(&self, cache: CacheRef, span: &Span, object: *mut u8, mut held: Option<Held>) -> Held {
+    /// The lock of the shard that owns a span. None: all objects of the span are free.
+    fn lock_owner(&self, cache: CacheRef, span: &Span, mut held: Option<Held>) -> Option<Held> {
         loop {
             let owner = span.owner();
             if owner == NOBODY {
-                // The span waits for readers or is about to be freed, so all its objects are free.
-                misuse::die(Found::DoubleFree, object);
+                // The span waits for readers or is about to be freed.
+                return None;
             }
             // `filter` drops, and so unlocks, another shard before this thread waits for the owner's.
             let shard = held.filter(|shard| shard.slot == owner);
             let shard = shard.unwrap_or_else(|| self.lock(cache, owner, here!()));
             // The owner changes only under the lock that we now hold. If it has changed before, try again.
             if span.owner() == owner {
-                return shard;
+                return Some(shard);
             }
             held = Some(shard);
         }

@@ -23,9 +23,8 @@ use super::Which;
 use super::slot_word::{Side, SlotWord};
 use super::tier::CpuCaches;
 use crate::central::{CacheRef, Path, coarse_of, coarse_time};
-use crate::depot::View;
+use crate::depot::Magazine;
 use crate::layout;
-use crate::misuse::{self, Found};
 use crate::observe::Why;
 use core::sync::atomic::{AtomicU8, AtomicU16};
 use machine::sync::Ordering::Relaxed;
@@ -113,25 +112,25 @@ impl CpuCaches {
             self.miss(cache, slot, Path::Overflow);
             self.shrink();
         }
-        let owner = self.depot.central.examine(cache, object);
+        let Some(owner) = self.depot.central.examine(cache, object) else { return };
         let word = SlotWord::new(cache, slot, Side::Allocation);
         if owner != slot {
             self.doubt(SlotWord { slot: owner, ..word }, object);
             return self.depot.put_one(cache, object);
         }
         let Some(mut magazine) = word.take(word.look()) else { return self.depot.put_one(cache, object) };
-        if magazine.view().objects().any(|free| free == object) {
-            misuse::die(Found::DoubleFree, object);
-        }
+        let is_free = magazine.view().objects().any(|free| free == object);
         // A thread with a slot of its own keeps it, and no other thread could look into its magazine.
-        let goes_in = !magazine.is_full() && slot::mode() == slot::Mode::ConcurrencyId;
+        let goes_in = !is_free && !magazine.is_full() && slot::mode() == slot::Mode::ConcurrencyId;
         if goes_in {
             magazine.push(object);
         }
         if let Err(magazine) = word.put(magazine) {
             self.depot.push(cache, slot, magazine);
         }
-        if !goes_in {
+        if is_free {
+            self.depot.central.report_double_free(object);
+        } else if !goes_in {
             self.depot.put_one(cache, object);
         }
     }
@@ -155,7 +154,7 @@ impl CpuCaches {
                 self.drain_own_word(SlotWord::new(cache, slot, Side::Free));
                 let word = SlotWord::new(cache, slot, Side::Allocation);
                 if let Some(magazine) = word.take(word.look()) {
-                    magazine.view().objects().for_each(|object| _ = self.depot.central.examine(cache, object));
+                    let magazine = magazine.retain(|object, _| self.depot.central.examine(cache, object).is_some());
                     if let Err(magazine) = word.put(magazine) {
                         self.depot.push(cache, slot, magazine);
                     }
@@ -165,15 +164,16 @@ impl CpuCaches {
         self.try_as_only_drainer(examine);
     }
 
-    /// Looks at all objects of a magazine that threads filled without a look.
-    pub(super) fn examine_all(&self, cache: CacheRef, magazine: View<'_>) {
-        let mut objects = magazine.objects();
-        while let Some(object) = objects.next() {
-            self.depot.central.examine(cache, object);
-            if objects.clone().any(|other| other == object) {
-                misuse::die(Found::DoubleFree, object);
+    /// Looks at all objects of a magazine that threads filled without a look. Those that are wrong are left out.
+    pub(super) fn examine_all(&self, cache: CacheRef, magazine: Magazine) -> Magazine {
+        let central = &self.depot.central;
+        magazine.retain(|object, kept| {
+            let is_there = kept.objects().any(|other| other == object);
+            if is_there {
+                central.report_double_free(object);
             }
-        }
+            !is_there && central.examine(cache, object).is_some()
+        })
     }
 }
 

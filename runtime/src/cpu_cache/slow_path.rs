@@ -69,10 +69,7 @@ impl CpuCaches {
         let seen = word.look();
         let worth_it = seen.view()?.len() >= self.depot.central.capacity(cache, slot).div_ceil(2);
         let taken = if worth_it { word.take(seen) } else { None };
-        if let Some(magazine) = taken.as_ref().filter(|_| self.examines(cache, slot)) {
-            self.examine_all(cache, magazine.view());
-        }
-        taken
+        taken.map(|magazine| if self.examines(cache, slot) { self.examine_all(cache, magazine) } else { magazine })
     }
 
     /// Installs a magazine as the allocation magazine if the current one is empty, and keeps the empty one.
@@ -148,8 +145,7 @@ impl CpuCaches {
         }
         if self.examines(cache, slot) {
             if let Some(magazine) = word.take(seen) {
-                self.examine_all(cache, magazine.view());
-                self.depot.push(cache, slot, magazine);
+                self.depot.push(cache, slot, self.examine_all(cache, magazine));
             }
             seen = word.look();
             if seen.is_zero() {
@@ -274,7 +270,7 @@ impl CpuCaches {
             objects = rest;
             let is_examined = self.examines(cache, slot);
             if is_examined {
-                self.examine_all(cache, magazine.view());
+                magazine = self.examine_all(cache, magazine);
             }
             if let Err(magazine) = if is_examined || magazine.is_full() { Err(magazine) } else { word.put(magazine) } {
                 self.depot.push(cache, slot, magazine);

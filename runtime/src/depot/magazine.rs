@@ -96,7 +96,7 @@ impl<'a> View<'a> {
     }
 
     /// Its pointers, from the lowest up.
-    pub fn objects(self) -> impl DoubleEndedIterator<Item = *mut u8> + Clone + use<> {
+    pub fn objects(self) -> impl DoubleEndedIterator<Item = *mut u8> + use<> {
         let (len, top) = (self.len(), self.top);
         (0..len).map(move |index| word(top + 8 - (len - index) * 8).load(Relaxed) as *mut u8)
     }
@@ -184,6 +184,20 @@ impl Magazine {
         }
         self.0 -= 8;
         Some(object as *mut u8)
+    }
+
+    /// The same magazine with the objects for which `keep` says so, from the lowest up. It is shown those kept so far.
+    pub fn retain(self, mut keep: impl FnMut(*mut u8, View<'_>) -> bool) -> Self {
+        let bottom = self.view().top - self.len() * 8;
+        let mut top = bottom;
+        for place in (bottom..ManuallyDrop::new(self).0).step_by(8) {
+            let object = word(place + 8).load(Relaxed);
+            if keep(object as *mut u8, View { top, of: PhantomData }) {
+                top += 8;
+                word(top).store(object, Relaxed);
+            }
+        }
+        Magazine(top)
     }
 
     /// For objects that go into it, which is empty, the first on top.
@@ -426,6 +440,17 @@ mod tests {
             let taken: Vec<_> = core::iter::from_fn(|| magazine.pop()).map(|object| object as usize).collect();
             assert_eq!(taken, (1..=given).collect::<Vec<_>>(), "of {capacity}");
         }
+    }
+
+    #[test]
+    fn retained_objects_stay_in_order() {
+        let mut memory = Memory([0; ARRAY]);
+        let mut magazine = empty(&mut memory, 9);
+        [3, 1, 3, 4, 1, 5].into_iter().for_each(|object| magazine.push(object as *mut u8));
+        let magazine = magazine.retain(|object, kept| kept.objects().all(|other| other != object));
+        assert!(magazine.view().objects().map(|object| object as usize).eq([3, 1, 4, 5]));
+        let magazine = magazine.retain(|_, _| false);
+        assert!(magazine.is_empty() && magazine.view().capacity() == 9);
     }
 
     #[cfg(debug_assertions)]

@@ -3,6 +3,7 @@
 use super::core::{Block, Core};
 use super::register::Own;
 use crate::caches::{enter, heap};
+use crate::misuse::Call;
 use crate::page_heap::{PAGE, Run};
 use core::ptr::null_mut;
 use machine::here;
@@ -120,7 +121,9 @@ impl Core {
                 next = Some(behind);
                 if !start.is_null() {
                     self.account.charge_anyway(-((pages * PAGE) as isize));
-                    heap().free_large(start, heap().demand_large(start));
+                    if let Some(pages) = heap().demand_large(start, Call::Free) {
+                        heap().free_large(start, pages);
+                    }
                 }
                 Own::Large.free(note.cast());
             }

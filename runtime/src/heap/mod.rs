@@ -21,7 +21,7 @@ use crate::caches::{Special, enter, heap};
 use crate::central::CacheRef;
 use crate::central::size_class::{self, LARGEST};
 use crate::group::{self, Core};
-use crate::misuse::{self, Found};
+use crate::misuse::{self, Call, Found};
 pub use crate::page_heap::PAGE;
 use crate::upcalls::{From, Rest, Visit};
 use crate::upkeep;
@@ -73,12 +73,20 @@ macro_rules! allocate_from_heap {
     };
 }
 
-/// [`free`] in the same way.
+/// [`free`] in the same way. With a size as second argument, and if `$symbol`, for which it stands, is this library's,
+/// it frees only if the size is one of the block's class. Otherwise it is `$other(block, bytes)`.
 #[macro_export]
 macro_rules! free_to_heap {
-    () => {
+    ($(label: $label:expr)?) => {
         $crate::machine::put_body!(
-            map: $crate::layout::AREAS_END, mask: $crate::caches::Heap::MAP_MASK, slow: $crate::heap::free_slow
+            $(label: $label,)? map: $crate::layout::AREAS_END, mask: $crate::caches::Heap::MAP_MASK,
+            slow: $crate::heap::free_slow
+        )
+    };
+    (label: $label:expr, sized: $symbol:literal, other: $other:path) => {
+        $crate::machine::put_body!(
+            label: $label, map: $crate::layout::AREAS_END, mask: $crate::caches::Heap::MAP_MASK,
+            sized: $symbol $crate::central::size_class::BOUNDS, other: $other, slow: $crate::heap::free_slow
         )
     };
 }
@@ -188,7 +196,7 @@ unsafe extern "C" fn free_slow_for(block: *mut u8, from: usize) {
         return;
     }
     if !enter() {
-        misuse::die(Found::Foreign, block);
+        return misuse::report(Found::Foreign, Call::Free, block);
     }
     match heap().class_at(block) {
         // SAFETY: passed on.
@@ -248,24 +256,38 @@ pub unsafe fn usable_bytes(block: *mut u8) -> usize {
     heap().usable_bytes(block)
 }
 
-/// Ends the program if `block` has less than `bytes`, or so much more that a reallocation would have moved it.
+/// Whether `bytes` may have been requested for the block, with this alignment. If not, reports that. The block then has
+/// less, or so much more that a reallocation would have moved it.
 ///
 /// # Safety
 /// The caller owns the block, which came from here, or it is null.
-pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) {
+pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) -> bool {
     // SAFETY: passed on.
     let usable = unsafe { usable_bytes(block) };
-    let may_be_rounded = alignment > ALIGNMENT || bytes <= ALIGNMENT || usable > LARGEST;
-    let moved = bytes.saturating_mul(2) <= usable && !may_be_rounded;
-    if !block.is_null() && usable > 0 && (bytes > usable || moved) {
-        misuse::die(Found::Size { bytes, usable }, block);
+    // Null, or no block: its free says so.
+    if usable == 0 {
+        return true;
     }
+    let moved = match heap().class_at(block) {
+        // Of objects of other caches, the program may have chosen the size. Large blocks are whole pages.
+        0 => match heap().special_at(block) {
+            Special::Object(_) => false,
+            Special::Watched(..) => bytes.saturating_mul(2) <= usable && usable > ALIGNMENT,
+            Special::Large => bytes.saturating_mul(2).saturating_add(PAGE) < usable,
+        },
+        _ => bytes.saturating_mul(2) <= usable && usable > ALIGNMENT,
+    };
+    let is_wrong = bytes > usable || (moved && alignment <= ALIGNMENT);
+    if is_wrong {
+        misuse::report(Found::Size { bytes, usable }, Call::Free, block);
+    }
+    !is_wrong
 }
 
 /// A block of at least `bytes` with the contents of `block`, which is freed. Null, with ENOMEM: `block` is unchanged.
 ///
 /// # Safety
-/// The caller owns the block, which came from here and is not null.
+/// The caller owns the block, which came from here and is not null. Null, with EINVAL, after a report of misuse.
 pub unsafe fn reallocate(block: *mut u8, bytes: usize) -> *mut u8 {
     match heap().class_at(block) {
         // SAFETY: passed on.
@@ -279,8 +301,19 @@ unsafe fn reallocate_small(block: *mut u8, old: usize, bytes: usize) -> *mut u8 
     if bytes <= old && bytes * 2 > old {
         return block;
     }
+    // The page map knows only granules. Before anything is copied, the span says whether an object begins there.
+    if let Some(found) = heap().central().found_at(block) {
+        return refuse_to_move(found, block);
+    }
     // SAFETY: passed on.
     unsafe { move_to(allocate(bytes), block, old, bytes) }
+}
+
+/// Reports that a block cannot be moved. If the program goes on, it gets null and EINVAL.
+#[cold]
+fn refuse_to_move(found: Found, block: *mut u8) -> *mut u8 {
+    misuse::report(found, Call::Realloc, block);
+    invalid()
 }
 
 fn allocate_beside(group: Option<&Core>, bytes: usize) -> *mut u8 {
@@ -305,15 +338,15 @@ unsafe fn move_to(new: *mut u8, block: *mut u8, old: usize, bytes: usize) -> *mu
 #[cold]
 unsafe fn reallocate_special(block: *mut u8, bytes: usize) -> *mut u8 {
     if !enter() {
-        misuse::die(Found::Foreign, block);
+        return refuse_to_move(Found::Foreign, block);
     }
     // SAFETY: passed on.
     unsafe {
         match heap().special_at(block) {
-            Special::Watched(cache, debug) => {
-                let old = cache.watched_bytes(debug, block, 0);
-                move_to(allocate(bytes), block, old, bytes)
-            }
+            Special::Watched(cache, debug) => match cache.watched_bytes(debug, block, 0) {
+                Some(old) => move_to(allocate(bytes), block, old, bytes),
+                None => invalid(),
+            },
             Special::Object(cache) => reallocate_object(cache, block, bytes),
             Special::Large => reallocate_pages(block, bytes),
         }
@@ -325,6 +358,9 @@ unsafe fn reallocate_object(cache: CacheRef, block: *mut u8, bytes: usize) -> *m
     if bytes <= old && bytes * 2 > old {
         return block;
     }
+    if let Some(found) = heap().central().found_at(block) {
+        return refuse_to_move(found, block);
+    }
     let new = allocate_beside(Core::of_cache(cache), bytes);
     // At a limit, a block that shrinks stays.
     let stays = new.is_null() && bytes <= old;
@@ -334,7 +370,7 @@ unsafe fn reallocate_object(cache: CacheRef, block: *mut u8, bytes: usize) -> *m
 
 unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     let page_heap = heap().page_heap();
-    let Some(old_pages) = page_heap.large_pages(block) else { misuse::die(Found::Foreign, block) };
+    let Some(old_pages) = heap().demand_large(block, Call::Realloc) else { return invalid() };
     let resize = |bytes: usize| {
         let pages = bytes.max(1).div_ceil(PAGE);
         // SAFETY: passed on; for both.

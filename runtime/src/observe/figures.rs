@@ -45,6 +45,8 @@ macro_rules! with_figures {
             metadata_bytes: Gauge Bytes, "Bytes of address space for metadata. Only the used part takes memory.",
                 |heap| heap.metadata_bytes;
             runs: Counter Count, "Runs of pages that were handed out.", |heap| heap.runs.allocations.get();
+            misuses: Counter Count, "Misuses of the heap that were found, with `misuse:report`.",
+                |_| misuse::findings();
         }
         "slots" {
             slots_used: Gauge Count, "Slots that have been used.", |_| slot::in_use().into();

@@ -44,6 +44,7 @@ impl PageHeap {
             state.recycle(block);
             return None;
         }
+        state.unmapped.forget(start, bytes);
         self.count_taken((bytes / PAGE) as u64);
         Some(())
     }
@@ -75,6 +76,7 @@ impl PageHeap {
         unsafe { self.map.give_up(self.map_start, start, 1) };
         let bytes = segment.bytes();
         state.recycle(segment);
+        state.unmapped.remember(start);
         self.counts.in_use.subtract((bytes / PAGE) as u64);
         bytes
     }

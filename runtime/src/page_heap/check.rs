@@ -79,7 +79,7 @@ impl PageHeap {
 fn check_runs(segment: &Segment, first: u32, end: u32, found: &mut PagesFound) {
     let (mut page, mut after_free) = (first, false);
     while page < end {
-        let (&mut Page { kind, pages, .. }, left) = (segment.page(page), end - page);
+        let (&mut Page { kind, pages, was_freed, .. }, left) = (segment.page(page), end - page);
         assert!(pages > 0 && pages <= left, "a run of {pages} pages at page {page}, where {left} are left");
         let dirty = segment.count_dirty(page, pages);
         match kind {
@@ -94,10 +94,13 @@ fn check_runs(segment: &Segment, first: u32, end: u32, found: &mut PagesFound) {
                 found.in_blocks += pages as u64;
                 found.blocks += 1;
             }
+            Kind::Purged => found.in_blocks += pages as u64,
             Kind::Slab => found.in_spans += pages as u64,
             Kind::Inside => panic!("no run begins at page {page}"),
         }
         assert!(kind == Kind::Free || dirty == pages, "{dirty} of {pages} pages in use at page {page} are dirty");
+        let may_be_marked = matches!(kind, Kind::Free | Kind::Purged);
+        assert!(!was_freed || may_be_marked, "the run in use at page {page} is marked as freed");
         let ends = if kind == Kind::Free { 1 } else { 0 };
         let inside = (page + 1..page + pages - ends.min(pages - 1)).find(|&at| segment.page(at).kind != Kind::Inside);
         assert_eq!(inside, None, "a page inside the run at page {page} says that it begins one");

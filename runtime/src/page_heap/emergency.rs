@@ -50,6 +50,11 @@ impl Emergency {
         Some(length.load(Ordering::Relaxed) as usize).filter(|&pages| pages > 0)
     }
 
+    /// Whether an address begins a page of an arena.
+    pub fn has_page(&self, start: *mut u8) -> bool {
+        self.find(start).is_some()
+    }
+
     /// Frees the block that begins at an address, if there is one. The caller must own it.
     pub unsafe fn free(&self, start: *mut u8) {
         let Some((arena, length)) = self.find(start) else { return };

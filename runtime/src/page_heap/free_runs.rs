@@ -10,6 +10,7 @@
 //! wanted length, where runs may be too short. It looks at a bounded number of runs in each bin.
 
 use super::segment::{Huge, Kind, Owner, Page, Segment};
+use super::unmapped::Unmapped;
 use core::iter::successors;
 use core::ops::Range;
 use machine::sync::{AtomicPtr, Ordering};
@@ -32,6 +33,8 @@ pub struct FreeRuns {
     /// The segment that fresh runs are cut from.
     pub current: Option<&'static Segment>,
     pub spare: Option<&'static Segment>,
+    /// The last blocks with mappings of their own that were freed.
+    pub unmapped: Unmapped,
 }
 
 impl FreeRuns {
@@ -167,12 +170,14 @@ impl FreeRuns {
         let (mut page, mut start, mut dirty) = (0, 0, 0);
         loop {
             let is_end = page == segment.pages();
-            if is_end || matches!(segment.page(page).kind, Kind::Large | Kind::Tagged | Kind::Slab) {
+            if is_end || matches!(segment.page(page).kind, Kind::Large | Kind::Tagged | Kind::Slab | Kind::Purged) {
                 dirty += u64::from(segment.count_dirty(start, page - start));
                 self.link(segment, start, page - start);
                 if is_end {
                     return dirty;
                 }
+                // The thread that vanished may have been about to free the run. It stays in use.
+                segment.page(page).was_freed &= segment.page(page).kind == Kind::Purged;
                 page += segment.page(page).pages;
                 start = page;
             } else {

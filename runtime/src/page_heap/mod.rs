@@ -11,6 +11,7 @@ mod blocks;
 mod check;
 mod emergency;
 mod free_runs;
+mod freed;
 mod list;
 mod map;
 mod metadata;
@@ -20,6 +21,7 @@ mod segment;
 mod segments;
 mod span;
 mod units;
+mod unmapped;
 
 pub(crate) use list::Occupancy;
 pub(crate) use map::PageMap;

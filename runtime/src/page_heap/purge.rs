@@ -124,7 +124,7 @@ impl PageHeap {
         let description = segment.page(first);
         description.pages = pages;
         compiler_fence(Ordering::Release);
-        description.kind = Kind::Large;
+        description.kind = Kind::Purged;
         self.fewer_dirty(dirty);
         self.counts.in_use.add(pages as u64);
         Some((segment.address(first), pages, dirty))

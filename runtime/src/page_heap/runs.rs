@@ -88,7 +88,7 @@ pub struct PageHeap {
     lock: Lock<PAGE_HEAP_RANK>,
     /// The fewest dirty pages in free runs since the last look.
     pub(super) least_dirty: AtomicU64,
-    emergency: Emergency,
+    pub(super) emergency: Emergency,
     /// The memory of descriptions.
     pub metadata: Metadata,
     pub counts: PageCounts,
@@ -233,11 +233,6 @@ impl PageHeap {
         self.find(address).is_some_and(|segment| segment.may_be_huge.get())
     }
 
-    /// Whether an address lies in a segment of ours.
-    pub fn holds(&self, address: *mut u8) -> bool {
-        self.find(address).is_some()
-    }
-
     /// The span that holds an address, if a cache has it.
     pub fn span_of(&self, address: *mut u8) -> Option<&'static Span> {
         let segment = self.find(address)?;
@@ -340,6 +335,7 @@ impl PageHeap {
         let description = segment.page(page);
         // In this order, for a child that is forked in between; see the module's documentation.
         description.pages = pages;
+        description.was_freed = false;
         compiler_fence(Ordering::Release);
         description.kind = kind;
         let was_dirty = self.use_pages(segment, page, pages, freed.is_some());
@@ -372,7 +368,9 @@ impl PageHeap {
     pub(super) fn put_run(&self, state: &mut FreeRuns, start: *mut u8) {
         let segment = self.segment(start);
         let page = segment.page_of(start);
-        let pages = segment.page(page).pages;
+        let description = segment.page(page);
+        let pages = description.pages;
+        description.was_freed |= matches!(description.kind, Kind::Large | Kind::Tagged);
         self.counts.in_use.subtract(pages as u64);
         self.counts.free_dirty.add(segment.count_dirty(page, pages) as u64);
         state.join_and_link(segment, page, pages);

@@ -54,12 +54,16 @@ pub enum Kind {
     Tagged,
     /// First page of a span.
     Slab,
+    /// First page of a run whose pages are on their way back to the kernel.
+    Purged,
 }
 
 #[derive(Debug)]
 #[repr(C)]
 pub struct Page {
     pub kind: Kind,
+    /// Whether a large block began here and was freed, and no run in use has begun here since.
+    pub was_freed: bool,
     /// Pages of the run that begins or ends here.
     pub pages: u32,
     /// The neighbours in the bin.

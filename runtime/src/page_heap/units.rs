@@ -75,7 +75,7 @@ impl Units {
         }
     }
 
-    /// Shows the segment of each unit, for tests without other threads in the heap.
+    /// Shows the segment of each unit. Under the page heap's lock, or in tests without other threads in the heap.
     pub fn for_each(&self, mut show: impl FnMut(&Segment)) {
         let table = self.table.load(Ordering::Relaxed);
         // SAFETY: as in `find`.

@@ -27,7 +27,7 @@ use super::queues::{Waiting, does_any_wait};
 use super::synchronize::{die_waiting, drive, start, wait_for};
 use crate::caches::{Home, OutOfMemory, enter, heap};
 use crate::central::size_class;
-use crate::misuse;
+use crate::misuse::{self, Call, Found};
 use crate::page_heap::PAGE;
 use crate::settings::Key;
 use core::mem::offset_of;
@@ -88,12 +88,13 @@ unsafe fn defer_slow(block: *mut u8) {
     }
     let domain = Domain::enter();
     if !enter() {
-        misuse::die(misuse::Found::Foreign, block);
+        return misuse::report(Found::Foreign, Call::Free, block);
     }
     let heap = heap();
     let class = heap.class_at(block);
-    if class == 0 && heap.central().cache_at(block).is_none() {
-        heap.demand_large(block);
+    let is_large = class == 0 && heap.central().cache_at(block).is_none();
+    if is_large && heap.demand_large(block, Call::Free).is_none() {
+        return;
     }
     if thread::is_alone() && !domain.waits_for_itself() {
         // SAFETY: passed on; there is no thread that could be in a section.

@@ -20,7 +20,7 @@ use super::registered::Registered;
 use super::sections::Sections;
 use super::worker::Worker;
 use crate::percpu;
-use crate::settings;
+use crate::{misuse, settings};
 use machine::sync::{AtomicU32, AtomicU64, Ordering, order_reads, spin_loop};
 use machine::{process, root, slot, thread};
 
@@ -46,7 +46,7 @@ pub(super) struct Domain {
     pub(super) deferred: Deferred,
 }
 
-const _: () = assert!(size_of::<Domain>() <= root::DOMAIN_BYTES - settings::BYTES);
+const _: () = assert!(size_of::<Domain>() <= root::DOMAIN_BYTES - settings::BYTES - misuse::BYTES);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {

@@ -82,6 +82,10 @@ pub const TABLE: &[Setting] = &[
         "File descriptor of the page by which `commensal tune` reaches the process. `commensal run` sets this \
          key; do not set it yourself.",
     ),
+    row("misuse", one_of("abort report"), "abort", "", AtStart).help(
+        "After a misuse of the heap was found and told on standard error. `abort`: end the program. `report`: go on; \
+         the free is ignored, and `realloc` returns null with `EINVAL`. After 100 lines, findings are only counted.",
+    ),
     row("keep", Number(0, u32::MAX), "1", "MiB", AtStart)
         .help("Dirty memory that free runs may keep. Memory above it returns to the system even if it is not idle."),
     row("huge", one_of("system avoid"), "system", "", AtStart).help(

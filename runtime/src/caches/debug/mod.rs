@@ -20,4 +20,4 @@ mod watch;
 
 pub(crate) use layout::Options;
 pub(crate) use state::Debug;
-pub(crate) use watch::die_of_mixed_caches;
+pub(crate) use watch::report_mixed_caches;

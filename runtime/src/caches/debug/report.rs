@@ -3,7 +3,7 @@
 use super::layout::{Found, Layout, Options, Record, State, Trace};
 use crate::caches::heap::heap;
 use crate::central::CacheState;
-use crate::misuse::{Line, say};
+use crate::misuse::{Line, finding, say};
 use core::fmt::Write;
 use machine::{clock, code, process};
 
@@ -31,9 +31,13 @@ impl Moment {
     }
 }
 
-/// Reports an error at an object of `cache`, and aborts.
+/// Reports an error at an object of `cache`, and aborts unless the program goes on.
 #[cold]
-pub(super) fn die(cache: &CacheState, layout: Layout, whole: *mut u8, found: Found, moment: Moment) -> ! {
+pub(super) fn report(cache: &CacheState, layout: Layout, whole: *mut u8, found: Found, moment: Moment) {
+    finding(|| tell_error(cache, layout, whole, found, moment));
+}
+
+fn tell_error(cache: &CacheState, layout: Layout, whole: *mut u8, found: Found, moment: Moment) {
     // SAFETY: an object of the cache lies there.
     let record = unsafe { layout.record_of(whole) };
     let mut line = Line::new();
@@ -70,12 +74,16 @@ pub(super) fn die(cache: &CacheState, layout: Layout, whole: *mut u8, found: Fou
         say(format_args!("  the object before it, {object:p} of {bytes} bytes, may have been run over:"));
         tell_owners(record, layout.options);
     }
-    end(layout.options)
+    tell_how(layout.options);
 }
 
-/// Reports a free to `cache` of a pointer that is none of its objects, and aborts.
+/// Reports a free to `cache` of a pointer that is none of its objects, and aborts unless the program goes on.
 #[cold]
-pub(super) fn die_of_stranger(cache: &CacheState, object: *mut u8, from: usize) -> ! {
+pub(super) fn report_stranger(cache: &CacheState, object: *mut u8, from: usize) {
+    finding(|| tell_stranger(cache, object, from));
+}
+
+fn tell_stranger(cache: &CacheState, object: *mut u8, from: usize) {
     let mut line = Line::new();
     let _ = write!(line, "commensal: cache {}: {object:p} was given back, which is no object of it", cache.name());
     if let Some(theirs) = heap().central().cache_at(object).and_then(|theirs| theirs.state()) {
@@ -85,7 +93,7 @@ pub(super) fn die_of_stranger(cache: &CacheState, object: *mut u8, from: usize) 
     process::complain(line.as_bytes());
     code::prepare();
     tell("now", &Trace::now(from));
-    end(Options::TRACK)
+    tell_how(Options::TRACK);
 }
 
 fn marked_before(layout: Layout, whole: *mut u8) -> Option<*mut u8> {
@@ -118,10 +126,9 @@ fn tell(what: &str, trace: &Trace) {
     }
 }
 
-fn end(options: Options) -> ! {
+fn tell_how(options: Options) {
     process::complain(match options.has(Options::TRACK) {
         true => b"  each place is FILE+OFFSET: `addr2line -ifpe FILE OFFSET` tells its line\n",
         false => b"  with debug:track or debug:all, who allocated and freed it is told too\n",
     });
-    process::die()
 }

@@ -41,13 +41,17 @@ impl Debug {
         self.quarantine.len()
     }
 
-    /// Makes a free object one of `bytes` bytes in use.
+    /// Makes a free object one of `bytes` bytes in use. None: it is damaged, and was reported.
     /// Safety: the caller owns it.
-    pub(super) unsafe fn employ(&self, cache: &CacheState, whole: *mut u8, bytes: usize, from: usize) -> *mut u8 {
+    pub(super) unsafe fn employ(
+        &self, cache: &CacheState, whole: *mut u8, bytes: usize, from: usize,
+    ) -> Option<*mut u8> {
         let layout = self.layout();
         // SAFETY: passed on.
         unsafe {
-            self.check_unused(cache, whole, Moment::BeforeUse);
+            if !self.check_unused(cache, whole, Moment::BeforeUse) {
+                return None;
+            }
             let record = Record::of(whole);
             record.become_busy(State::Free);
             record.set_bytes(bytes);
@@ -59,37 +63,47 @@ impl Debug {
             }
             record.sign(layout.options, State::InUse, from);
         }
-        layout.object(whole)
+        Some(layout.object(whole))
     }
 
-    /// Makes an object in use free. Ends the program if it is misused.
+    /// Makes an object in use free. False: it is misused, and was reported.
     /// Safety: an object of the cache begins there.
-    pub(super) unsafe fn retire(&self, cache: &CacheState, whole: *mut u8, from: usize) {
+    pub(super) unsafe fn retire(&self, cache: &CacheState, whole: *mut u8, from: usize) -> bool {
         let layout = self.layout();
         // SAFETY: passed on.
         unsafe {
-            let die = |found, moment| report::die(cache, layout, whole, found, moment);
-            let Some(record) = layout.record_of(whole) else { die(Found::Record, Moment::Freed(from)) };
+            let refuse = |found| {
+                report::report(cache, layout, whole, found, Moment::Freed(from));
+                false
+            };
+            let Some(record) = layout.record_of(whole) else { return refuse(Found::Record) };
             if !record.become_busy(State::InUse) {
-                die(Found::Twice, Moment::Freed(from));
+                return refuse(Found::Twice);
             }
             if let Some(found) = layout.damage_around(whole, record.bytes()) {
-                die(found, Moment::Freed(from));
+                // It stays busy, and so is not told again when the program exits.
+                return refuse(found);
             }
             if layout.options.has(Options::POISON) {
                 layout.fill_from(whole, 0, FREED);
             }
             record.sign(layout.options, State::Free, from);
         }
+        true
     }
 
-    /// Ends the program if the program wrote to a free object.
+    /// Whether a free object is as it should be. If the program wrote to it, reports that; the object stays busy, so
+    /// that it is not told again.
     /// Safety: the object is free, and the caller owns it.
-    pub(super) unsafe fn check_unused(&self, cache: &CacheState, whole: *mut u8, moment: Moment) {
+    pub(super) unsafe fn check_unused(&self, cache: &CacheState, whole: *mut u8, moment: Moment) -> bool {
         // SAFETY: passed on.
-        if let Some(found) = unsafe { self.damage(whole) } {
-            report::die(cache, self.layout(), whole, found, moment);
+        let Some(found) = (unsafe { self.damage(whole) }) else { return true };
+        report::report(cache, self.layout(), whole, found, moment);
+        // SAFETY: passed on.
+        if let Some(record) = unsafe { self.layout().record_of(whole) } {
+            record.become_busy(State::Free);
         }
+        false
     }
 
     /// Damage to an object, in use or free.

@@ -51,19 +51,25 @@ impl ObjectCache {
 
     pub(crate) fn take_watched(&self, debug: &Debug, bytes: usize, from: usize) -> Option<*mut u8> {
         let (cache, depot) = (self.cache(), &heap().cpu.depot);
-        let whole = (take_single(cache))
-            .or_else(|| heap().cpu.flush_and_retry(bytes, || take_single(cache)))
-            .or_else(|| self.release_quarantine(debug, 0).then(|| take_single(cache))?)
-            .or_else(|| depot.take_reserved(cache, &self.reserve))?;
-        // SAFETY: the object is ours.
-        Some(unsafe { debug.employ(&self.state, whole, bytes, from) })
+        loop {
+            let whole = (take_single(cache))
+                .or_else(|| heap().cpu.flush_and_retry(bytes, || take_single(cache)))
+                .or_else(|| self.release_quarantine(debug, 0).then(|| take_single(cache))?)
+                .or_else(|| depot.take_reserved(cache, &self.reserve))?;
+            // A damaged object is dropped. SAFETY: the object is ours.
+            if let Some(object) = unsafe { debug.employ(&self.state, whole, bytes, from) } {
+                return Some(object);
+            }
+        }
     }
 
-    /// Frees an object to a debug cache; ends the program at any error.
+    /// Frees an object to a debug cache, unless it finds misuse.
     pub(crate) fn put_watched(&self, debug: &Debug, object: *mut u8, from: usize) {
-        let whole = self.watched_at(debug, object, from);
+        let Some(whole) = self.watched_at(debug, object, from) else { return };
         // SAFETY: an object begins there.
-        unsafe { debug.retire(&self.state, whole, from) };
+        if !unsafe { debug.retire(&self.state, whole, from) } {
+            return;
+        }
         if debug.layout().options.has(Options::QUARANTINE) && debug.quarantine.push(heap().locks(), whole) {
             // An object in quarantine counts as free.
             heap().central().count(self.cache(), -1);
@@ -73,27 +79,32 @@ impl ObjectCache {
         }
     }
 
-    /// Bytes requested for an object in use; ends the program if it is none.
-    pub(crate) fn watched_bytes(&self, debug: &Debug, object: *mut u8, from: usize) -> usize {
-        let whole = self.watched_at(debug, object, from);
+    /// Bytes requested for an object in use; none, after a report, if it is none.
+    pub(crate) fn watched_bytes(&self, debug: &Debug, object: *mut u8, from: usize) -> Option<usize> {
+        let whole = self.watched_at(debug, object, from)?;
         // SAFETY: an object begins there.
         unsafe {
             let found = match debug.layout().record_of(whole) {
                 None => Found::Record,
                 Some(record) if record.state() == State::Free => Found::AfterFree,
-                Some(record) => return record.bytes(),
+                Some(record) => return Some(record.bytes()),
             };
-            report::die(&self.state, debug.layout(), whole, found, Moment::Used(from))
+            report::report(&self.state, debug.layout(), whole, found, Moment::Used(from));
         }
+        None
     }
 
-    /// The start of an object's layout; ends the program if no object of the cache begins there.
-    fn watched_at(&self, debug: &Debug, object: *mut u8, from: usize) -> *mut u8 {
-        let Some(whole) = self.whole_at(object) else { report::die_of_stranger(&self.state, object, from) };
+    /// The start of an object's layout; none, after a report, if no object of the cache begins there.
+    fn watched_at(&self, debug: &Debug, object: *mut u8, from: usize) -> Option<*mut u8> {
+        let Some(whole) = self.whole_at(object) else {
+            report::report_stranger(&self.state, object, from);
+            return None;
+        };
         if debug.layout().object(whole) != object {
-            report::die(&self.state, debug.layout(), whole, Found::Interior(object), Moment::Used(from));
+            report::report(&self.state, debug.layout(), whole, Found::Interior(object), Moment::Used(from));
+            return None;
         }
-        whole
+        Some(whole)
     }
 
     fn whole_at(&self, object: *mut u8) -> Option<*mut u8> {
@@ -108,14 +119,17 @@ impl ObjectCache {
         while let Some(whole) = debug.quarantine.pop_beyond(heap().locks(), most_bytes, debug.layout().whole) {
             any = true;
             // SAFETY: the object is free, and ours.
-            unsafe { debug.check_unused(&self.state, whole, Moment::LeavingQuarantine) };
+            if !unsafe { debug.check_unused(&self.state, whole, Moment::LeavingQuarantine) } {
+                // Damaged, and dropped.
+                continue;
+            }
             heap().central().count(self.cache(), 1);
             heap().cpu.depot.put_one(self.cache(), whole);
         }
         any
     }
 
-    /// Ends the program if any object shows damage.
+    /// Reports all objects that show damage.
     fn check_all(&self, debug: &Debug) {
         let number = self.cache().number();
         heap().page_heap().for_each_span(|span| {
@@ -125,7 +139,7 @@ impl ObjectCache {
                 for whole in span.carved().take_while(|_| span.cache() == number) {
                     let found = debug.damage(whole).filter(|&found| found != Found::Record);
                     if let Some(found) = found.filter(|_| debug.damage(whole) == found && span.cache() == number) {
-                        report::die(&self.state, debug.layout(), whole, found, Moment::AtExit);
+                        report::report(&self.state, debug.layout(), whole, found, Moment::AtExit);
                     }
                 }
             }
@@ -172,14 +186,14 @@ fn take_single(cache: CacheRef) -> Option<*mut u8> {
 }
 
 #[cold]
-pub(crate) fn die_of_mixed_caches(object: *mut u8) -> ! {
+pub(crate) fn report_mixed_caches(object: *mut u8) {
     let cache = heap().central().cache_at(object);
     if let Some((cache, debug)) = cache.and_then(ObjectCache::watching)
         && let Some(whole) = cache.whole_at(object)
     {
-        report::die(&cache.state, debug.layout(), whole, Found::OtherCache, Moment::Flushed);
+        return report::report(&cache.state, debug.layout(), whole, Found::OtherCache, Moment::Flushed);
     }
-    misuse::die(misuse::Found::OtherCache, object)
+    misuse::report(misuse::Found::OtherCache, misuse::Call::Free, object);
 }
 
 impl Heap {

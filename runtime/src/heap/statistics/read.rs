@@ -8,7 +8,7 @@ use crate::observe::figures::{Cache, Figures, Group, Lock, Slot, with_figures};
 use crate::observe::page::Text;
 use crate::observe::{Events, Kicks, Why, columns};
 use crate::page_heap::{PAGE, PageCounts};
-use crate::{rcu, sandbox, upkeep};
+use crate::{misuse, rcu, sandbox, upkeep};
 use machine::{kick, slot};
 
 /// Sums of a walk over slots, spans and caches.
