@@ -1,6 +1,7 @@
 // The C++ interface: operators new and delete, what the standard library builds on them, and exceptions.
 //
 // operators      every form of new and delete, and that what they give is aligned and distinct
+// sizes          what realloc, calloc and aligned requests left may be deleted with its size
 // bad_alloc      a request that cannot be had throws bad_alloc, or gives nullptr in the nothrow forms
 // new_handler    the new-handler is called until it gives up, throws or has made room
 #include "forms.h"
@@ -39,6 +40,31 @@ void check_operators() {
     // Memory from new may be freed by free in all common libraries, and programs rely on it.
     std::free(::operator new(100));
     ::operator delete(std::malloc(100));
+}
+
+// -- sizes --
+
+// A class may be larger than the size asks for, but no larger than realloc leaves it.
+void check_sizes() {
+    std::uint64_t random = 7;
+    for (int i = 0; i < 100000; i++) {
+        std::size_t before = random_size(&random, 100 * KIB), bytes = random_size(&random, 100 * KIB) + 1;
+        std::size_t alignment = std::size_t(16) << random_below(&random, 10);
+        // A compiler may warn about what it sees come from another function.
+        void *volatile moved = std::realloc(std::malloc(before), bytes);
+        void *volatile zeroed = std::calloc(1, bytes);
+        void *volatile aligned = ::operator new(bytes, std::align_val_t(alignment));
+        CHECK(moved && zeroed && aligned, "no memory for %zu bytes", bytes);
+        if (i % 2 == 0) {
+            ::operator delete(moved, bytes);
+            ::operator delete[](zeroed, bytes);
+            ::operator delete(aligned, bytes, std::align_val_t(alignment));
+        } else {
+            ::operator delete[](moved, bytes);
+            ::operator delete(zeroed, bytes);
+            ::operator delete[](aligned, bytes, std::align_val_t(alignment));
+        }
+    }
 }
 
 // -- bad_alloc --
@@ -149,4 +175,4 @@ void check_new_handler() {
 
 } // namespace
 
-CHECKS({"operators", check_operators}, {"bad_alloc", check_bad_alloc}, {"new_handler", check_new_handler})
+CHECKS({"operators", check_operators}, {"sizes", check_sizes}, {"bad_alloc", check_bad_alloc}, {"new_handler", check_new_handler})

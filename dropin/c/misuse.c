@@ -173,7 +173,7 @@ static void reported(void) {
         CHECK(moved == NULL && errno == EINVAL, "realloc %d gave %p and errno %d", i, moved, errno);
     }
     ((sized_free *)symbol("free_sized"))(block, 7 * size);
-    ((sized_free *)symbol("free_sized"))(block, 7 * size);
+    ((sized_free *)symbol("_ZdlPvm"))(block, 7 * size);
     check_filled(block, size, size, 1, "a block that was misused, and not freed");
     free(other);
     free(block);

@@ -72,6 +72,12 @@ in_both_modes! {
     free_with_a_wrong_size: |mode| misused(mode, "wrong_size", "with size", &[64, 1000, 300_000]);
     free_with_a_small_size: |mode| misused(mode, "small_size", "with size", &[64, 1000, 300_000]);
     aligned_free_with_a_wrong_size: |mode| misused(mode, "wrong_aligned_size", "with size", &[64, 300_032]);
+    delete_with_a_wrong_size: |mode| misused(mode, "wrong_delete", "with size", &[64, 1000, 300_000]);
+    delete_with_a_small_size: |mode| misused(mode, "small_delete", "with size", &[64, 1000, 300_000]);
+    delete_of_an_array_with_a_wrong_size: |mode| misused(mode, "wrong_delete_of_array", "with size", &[64, 1000, 300_000]);
+    delete_of_an_array_with_a_small_size: |mode| misused(mode, "small_delete_of_array", "with size", &[64, 1000, 300_000]);
+    aligned_delete_with_a_wrong_size: |mode| misused(mode, "wrong_aligned_delete", "with size", &[64, 300_032]);
+    aligned_delete_of_an_array_with_a_wrong_size: |mode| misused(mode, "wrong_aligned_delete_of_array", "with size", &[64, 300_032]);
 
     misuse_is_told_and_the_program_goes_on: super::misuse_is_told_and_the_program_goes_on;
     misuse_found_late_is_told_and_dropped: super::misuse_found_late_is_told_and_dropped;

@@ -4,6 +4,9 @@
 //! ([new.delete.single] and [new.delete.array] in the C++ standard). So the default of such a form is a jump through
 //! the table of addresses that the dynamic linker fills.
 //!
+//! A sized `delete` looks at the size first, unless the program replaced the form that it stands for. In most cases the
+//! size is one of the block's class, and the rest is that form's own text. Otherwise `check_size` decides.
+//!
 //! A throwing `new` without memory calls the program's new-handler until there is memory or no handler is left. Then it
 //! throws `std::bad_alloc`. It finds both by libstdc++'s symbols, which are looked up by name and not linked: only
 //! programs that call these operators have the C++ library. If a plugin has it for itself (`RTLD_LOCAL`), it is looked
@@ -97,6 +100,51 @@ macro_rules! go_on {
     };
 }
 
+/// The body of a naked function of (block, bytes, alignment) that continues as the function of that symbol, of
+/// (block, alignment), if `$check` of the three says so. Otherwise it returns.
+macro_rules! go_on_if {
+    (check: $check:path, to: $symbol:literal) => {
+        naked_asm!(
+            ".cfi_startproc",
+            "push rdi",
+            ".cfi_adjust_cfa_offset 8",
+            "push rdx",
+            ".cfi_adjust_cfa_offset 8",
+            "sub rsp, 8",
+            ".cfi_adjust_cfa_offset 8",
+            "call {check}",
+            "add rsp, 8",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rsi",
+            ".cfi_adjust_cfa_offset -8",
+            "pop rdi",
+            ".cfi_adjust_cfa_offset -8",
+            "test al, al",
+            "jz 2f",
+            concat!("jmp qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+            "2: ret",
+            ".cfi_endproc",
+            check = sym $check,
+        )
+    };
+}
+
+/// Whether the function of that symbol is this library's, not the program's.
+macro_rules! is_ours {
+    ($symbol:literal) => {{
+        let (called, ours): (usize, usize);
+        // SAFETY: reads the entry of the dynamic linker's table, which is there, and the address of a label.
+        unsafe {
+            asm!(
+                concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                concat!("lea {1}, [rip + commensal_own_", $symbol, "]"),
+                out(reg) called, out(reg) ours, options(pure, readonly, nostack)
+            );
+        }
+        called == ours
+    }};
+}
+
 // ---- those that do the work ----
 
 #[unsafe(naked)]
@@ -123,13 +171,13 @@ extern "C" fn attempt_aligned(bytes: usize, alignment: usize) -> *mut u8 {
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdlPv")] // operator delete(void *)
 pub unsafe extern "C" fn operator_delete(block: *mut c_void) {
-    commensal::free_to_heap!()
+    commensal::free_to_heap!(label: own_label!("_ZdlPv"))
 }
 
+#[unsafe(naked)]
 #[unsafe(export_name = "_ZdlPvSt11align_val_t")] // operator delete(void *, align_val_t)
 pub unsafe extern "C" fn operator_delete_aligned(block: *mut c_void, _alignment: usize) {
-    // SAFETY: passed on.
-    unsafe { heap::free(block.cast()) }
+    commensal::free_to_heap!(label: own_label!("_ZdlPvSt11align_val_t"))
 }
 
 // ---- those that call another one ----
@@ -149,13 +197,24 @@ pub unsafe extern "C-unwind" fn operator_new_array_aligned() {
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdaPv")] // operator delete[](void *)
 pub unsafe extern "C-unwind" fn operator_delete_array() {
-    go_on!(to: "_ZdlPv")
+    go_on!(label: own_label!("_ZdaPv"), to: "_ZdlPv")
 }
 
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdlPvm")] // operator delete(void *, size_t)
-pub unsafe extern "C-unwind" fn operator_delete_sized() {
-    go_on!(to: "_ZdlPv")
+pub unsafe extern "C-unwind" fn operator_delete_sized(block: *mut c_void, bytes: usize) {
+    commensal::free_to_heap!(label: own_label!("_ZdlPvm"), sized: "_ZdlPv", other: delete_sized_slow)
+}
+
+/// The size is of another class, or the program has its own operator.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn delete_sized_slow(block: *mut c_void, bytes: usize) {
+    go_on_if!(check: may_delete, to: "_ZdlPv")
+}
+
+unsafe extern "C" fn may_delete(block: *mut c_void, bytes: usize) -> bool {
+    // SAFETY: passed on.
+    !is_ours!("_ZdlPv") || unsafe { heap::check_size(block.cast(), bytes, heap::ALIGNMENT) }
 }
 
 #[unsafe(naked)]
@@ -166,8 +225,14 @@ pub unsafe extern "C-unwind" fn operator_delete_nothrow() {
 
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdaPvm")] // operator delete[](void *, size_t)
-pub unsafe extern "C-unwind" fn operator_delete_array_sized() {
-    go_on!(to: "_ZdaPv")
+pub unsafe extern "C-unwind" fn operator_delete_array_sized(block: *mut c_void, bytes: usize) {
+    // The program's own operator, or else the same as for single objects.
+    naked_asm!(
+        "lea rax, [rip + commensal_own__ZdaPv]",
+        "cmp rax, qword ptr [rip + _ZdaPv@GOTPCREL]",
+        "je commensal_own__ZdlPvm",
+        "jmp qword ptr [rip + _ZdaPv@GOTPCREL]",
+    )
 }
 
 #[unsafe(naked)]
@@ -179,13 +244,18 @@ pub unsafe extern "C-unwind" fn operator_delete_array_nothrow() {
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdaPvSt11align_val_t")] // operator delete[](void *, align_val_t)
 pub unsafe extern "C-unwind" fn operator_delete_array_aligned() {
-    go_on!(to: "_ZdlPvSt11align_val_t")
+    go_on!(label: own_label!("_ZdaPvSt11align_val_t"), to: "_ZdlPvSt11align_val_t")
 }
 
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdlPvmSt11align_val_t")] // operator delete(void *, size_t, align_val_t)
-pub unsafe extern "C-unwind" fn operator_delete_sized_aligned() {
-    go_on!(to: "_ZdlPvSt11align_val_t")
+pub unsafe extern "C-unwind" fn operator_delete_sized_aligned(block: *mut c_void, bytes: usize, alignment: usize) {
+    go_on_if!(check: may_delete_aligned, to: "_ZdlPvSt11align_val_t")
+}
+
+unsafe extern "C" fn may_delete_aligned(block: *mut c_void, bytes: usize, alignment: usize) -> bool {
+    // SAFETY: passed on.
+    !is_ours!("_ZdlPvSt11align_val_t") || unsafe { heap::check_size(block.cast(), bytes, alignment) }
 }
 
 #[unsafe(naked)]
@@ -196,30 +266,21 @@ pub unsafe extern "C-unwind" fn operator_delete_aligned_nothrow() {
 
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdaPvmSt11align_val_t")] // operator delete[](void *, size_t, align_val_t)
-pub unsafe extern "C-unwind" fn operator_delete_array_sized_aligned() {
-    go_on!(to: "_ZdaPvSt11align_val_t")
+pub unsafe extern "C-unwind" fn operator_delete_array_sized_aligned(
+    block: *mut c_void, bytes: usize, alignment: usize,
+) {
+    go_on_if!(check: may_delete_array_aligned, to: "_ZdaPvSt11align_val_t")
+}
+
+unsafe extern "C" fn may_delete_array_aligned(block: *mut c_void, bytes: usize, alignment: usize) -> bool {
+    // SAFETY: passed on.
+    !is_ours!("_ZdaPvSt11align_val_t") || unsafe { may_delete_aligned(block, bytes, alignment) }
 }
 
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdaPvSt11align_val_tRKSt9nothrow_t")] // operator delete[](void *, align_val_t, nothrow_t)
 pub unsafe extern "C-unwind" fn operator_delete_array_aligned_nothrow() {
     go_on!(to: "_ZdaPvSt11align_val_t")
-}
-
-/// Whether the function of that symbol is this library's, not the program's.
-macro_rules! is_ours {
-    ($symbol:literal) => {{
-        let (called, ours): (usize, usize);
-        // SAFETY: reads the entry of the dynamic linker's table, which is there, and the address of a label.
-        unsafe {
-            asm!(
-                concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
-                concat!("lea {1}, [rip + commensal_own_", $symbol, "]"),
-                out(reg) called, out(reg) ours, options(pure, readonly, nostack)
-            );
-        }
-        called == ours
-    }};
 }
 
 // ---- those that give null instead of throwing ----

@@ -19,6 +19,16 @@ pub static SIZES: [u16; CLASSES] = TABLE;
 
 const TABLE: [u16; CLASSES] = sizes();
 
+/// A request above `BOUNDS[class]`, up to `BOUNDS[class + 1]`, is for this class; none is for class 0.
+pub static BOUNDS: [u64; CLASSES + 1] = {
+    let (mut bounds, mut class) = ([0; CLASSES + 1], 1);
+    while class < CLASSES {
+        bounds[class + 1] = TABLE[class] as u64;
+        class += 1;
+    }
+    bounds
+};
+
 const fn sizes() -> [u16; CLASSES] {
     let (mut sizes, mut class, mut size) = ([0; CLASSES], 1, STEP);
     while class < CLASSES {
@@ -62,6 +72,8 @@ mod tests {
         for bytes in 0..=LARGEST {
             let class = class_for(bytes);
             assert!(size(class) >= bytes && size(class - 1) < bytes.max(1), "request {bytes}, class {class}");
+            let is_bounded = BOUNDS[class] < bytes.max(1) as u64 && bytes as u64 <= BOUNDS[class + 1];
+            assert!(is_bounded && BOUNDS[1] == 0, "request {bytes}, class {class}");
             let aligned = bytes.max(1).next_multiple_of(STEP);
             assert!((size(class) - aligned) * 8 <= size(class), "more than an eighth is waste: request {bytes}");
         }

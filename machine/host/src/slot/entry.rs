@@ -52,15 +52,36 @@ macro_rules! take_body {
 /// of 64 KiB, modulo the mask at offset `$mask`.
 ///
 /// 20 instructions.
+///
+/// With `sized`, the second argument is the object's size, and the body first compares it with the bounds of the class:
+/// `$bounds[class] < size <= $bounds[class + 1]`. It also compares the address of the function `$symbol`, which it
+/// stands for, with that of this library's own. If either differs, it is `$other(object, size)`. 28 instructions.
 #[macro_export]
 macro_rules! put_body {
-    (map: $map:expr, mask: $mask:expr, slow: $slow:path) => {
+    (
+        $(label: $label:expr,)? map: $map:expr, mask: $mask:expr,
+        $(sized: $symbol:literal $bounds:path, other: $other:path,)? slow: $slow:path
+    ) => {
         core::arch::naked_asm!(
+            $($label,)?
+            $(
+                concat!("lea rax, [rip + commensal_own_", $symbol, "]"),
+                concat!("cmp rax, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                "jne {other}",
+            )?
             "mov rcx, qword ptr [rip + {base}]",
             "mov rax, rdi",
             "shr rax, 16",
             "and rax, qword ptr [rcx + {mask}]",
             "movzx edx, byte ptr [rcx + rax + {map}]",
+            $(
+                // Twice the class is in `rdx`, and a bound has eight bytes.
+                concat!("lea rax, [rip + {bounds}] # ", $symbol),
+                "cmp rsi, qword ptr [rax + rdx*4 + 8]",
+                "ja {other}",
+                "cmp rsi, qword ptr [rax + rdx*4]",
+                "jbe {other}",
+            )?
             "lea rdx, [rcx + rdx*8 + {gives}]",
             "mov rsi, qword ptr [rip + {words}]",
             $crate::push_section!(
@@ -77,6 +98,7 @@ macro_rules! put_body {
             area = const $crate::slot::AREA,
             gives = const $crate::slot::AREAS + 8,
             full = const $crate::slot::ARRAY - 1,
+            $(bounds = sym $bounds, other = sym $other,)?
         )
     };
 }
