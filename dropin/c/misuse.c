@@ -188,11 +188,14 @@ static void reported_late(void) {
     for (int i = 0; i < BLOCKS; i += 2)
         free(blocks[i]);
     malloc_trim(0);
+    size_t before = mallinfo2().uordblks, usable = malloc_usable_size(blocks[503]);
     wrong_free(blocks[500]);
     wrong_free(blocks[501] + 16);
     wrong_free(blocks[503]);
     wrong_free(blocks[503]);
     malloc_trim(0);
+    size_t after = mallinfo2().uordblks;
+    CHECK(after == before - usable, "%zu bytes in use, then %zu after a block of %zu was freed", before, after, usable);
     for (int i = 0; i < BLOCKS; i += 2) {
         blocks[i] = malloc(size);
         fill(blocks[i], size, (uint64_t)i);

@@ -44,6 +44,12 @@ fn finds(mode: Mode, check: &str, options: &str, text: &str) {
         assert!(first.starts_with("commensal: cache watched"), "{}", outcome.report("the cache is not named"));
         assert!(first.contains(text), "{}", outcome.report(&format!("expected {text:?}")));
     }
+    for outcome in outcomes(mode, &misuse, &format!("cache.watched*.debug:{options},misuse:report")) {
+        let outcome = outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("it did not go on: {report}"));
+        let told = outcome.stderr.lines().filter(|line| line.starts_with("commensal: ")).collect::<Vec<_>>();
+        let is_told_once = told.len() == 1 && told[0].contains(text);
+        assert!(is_told_once, "{}", outcome.report(&format!("expected {text:?} once, found {told:?}")));
+    }
     // What the general heap finds by itself, sooner or later, would be no proof of the opposite.
     if matches!(options, "redzone" | "poison") {
         let other = if options == "redzone" { "poison" } else { "redzone" };

@@ -44,7 +44,6 @@ impl PageHeap {
             state.recycle(block);
             return None;
         }
-        state.unmapped.forget(start, bytes);
         self.count_taken((bytes / PAGE) as u64);
         Some(())
     }

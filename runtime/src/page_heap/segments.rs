@@ -71,7 +71,6 @@ impl PageHeap {
                 return None;
             }
         }
-        state.unmapped.forget(start, bytes);
         self.counts.reserved.add((bytes / PAGE) as u64);
         Some(segment)
     }
