@@ -51,6 +51,11 @@ in_both_modes! {
     tracer_that_steps: |mode| linked::holds(mode, "stepped traced");
     tracer_that_steps_one_of_two_threads: |mode| linked::holds(mode, "stepped traced threads");
 
+    overflow_from_the_first_segment: "guards first_segment";
+    overflow_from_a_later_segment: "guards later_segment";
+    overflow_from_a_large_block: "guards large";
+    overflow_from_a_resized_block: "guards resized";
+
     double_free: |mode| misused(mode, "double_free", TWICE, &[16, 100, 2000, 30_000, 300_000, 5_000_000, OWN_MAPPING]);
     double_free_by_realloc: |mode| misused(mode, "double_free_by_realloc", TWICE, &[16, 1000, 300_000, OWN_MAPPING]);
     double_free_of_a_joined_run: |mode| misused(mode, "double_free_joined", TWICE, &[300_000, 5_000_000]);

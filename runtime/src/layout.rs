@@ -1,8 +1,11 @@
 //! The memory layout, with numbers: the region, a slot's area, a chunk of object caches, and the description of a span.
 //!
 //! ```text
-//!   region     │ first segment │ first metadata │ header  │ areas of the slots │ page map              │
-//!              └ at 4 MiB's multiple            base      + 12 KiB             + 8 MiB + 12 KiB        2 MiB or more
+//!   region  │ guard │ first segment │ guard │ first metadata │ header │ areas of the slots │ page map │ guard │
+//!                   └ at 4 MiB's multiple                    base     + 12 KiB             + 8 MiB + 12 KiB
+//!
+//!   segment, large block   │ guard │ objects │ guard │    no metadata is ever mapped beside objects
+//!                                  └ at 4 MiB's multiple
 //!
 //!   chunk                        │ 4 KiB slack   │ header  │ areas of the slots │
 //!                                                base

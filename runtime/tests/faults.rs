@@ -113,7 +113,7 @@ fn heap_with_all_later_reservations_failing_stays_whole() {
 #[test]
 fn planted_ignoring_a_failed_reservation_is_found() {
     if child::case().is_some() {
-        let found = run(Plan::Always { skip: 4 }, Some(Bug::IgnoresFailedReserve));
+        let found = run(Plan::Always { skip: 6 }, Some(Bug::IgnoresFailedReserve));
         return println!("found: {}", found.expect_err("the planted bug was not found"));
     }
     let outcome = child::run(&mut child::command("planted"));

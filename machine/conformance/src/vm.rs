@@ -22,6 +22,8 @@ operations! {
     ///     return at
     /// ```
     reserve: fn(*mut u8, usize, Access) -> Option<*mut u8> = vm::reserve,
+    /// Pages of ours become hidden, or committed again. Contents stay.
+    protect: fn(*mut u8, usize, Access) -> bool = trusted!(|at, bytes, access| vm::protect(at, bytes, access)),
     /// Pages of ours lose their contents and hold zeroes. Their memory goes back to the system.
     decommit: fn(*mut u8, usize) -> bool = trusted!(|at, bytes| vm::decommit(at, bytes)),
     /// Pages of ours become free.
@@ -54,6 +56,10 @@ crate::cases! {
     }
     "vm::reserve by many" => disjoint, {
         "the same twice" { reserve: planted::reserve_again, release: |_, _| true }
+    }
+    "vm::protect" => protected, {
+        "does nothing" { protect: |_, _, _| true }
+        "always accessible" { protect: trusted!(|at, bytes, _| vm::protect(at, bytes, Access::ReadWrite)) }
     }
     "vm::decommit" => decommitted, {
         "does nothing" { decommit: |_, _| true }
@@ -156,6 +162,26 @@ pub fn disjoint(runner: &dyn Runner, operations: &Operations) -> Outcome {
     };
     runner.run(Placement::Moved, crowd(runner.width(), &job), None);
     findings.outcome()
+}
+
+pub fn protected(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let at = fresh(operations, Access::None)?;
+    ensure!((operations.protect)(at.wrapping_add(PAGE), 6 * PAGE, Access::ReadWrite), "pages could not be committed");
+    ensure!([0, 7].iter().all(|&page| is_deadly(runner, || get(at, page))), "pages beside can be read");
+    ensure!(holds(at.wrapping_add(PAGE), 6, None), "committed memory is not zero");
+    fill(at.wrapping_add(PAGE), 6, 20);
+    ensure!((operations.protect)(at.wrapping_add(3 * PAGE), 2 * PAGE, Access::None), "pages could not be hidden");
+    ensure!([3, 4].iter().all(|&page| is_deadly(runner, || get(at, page))), "hidden pages can be read");
+    ensure!((operations.protect)(at.wrapping_add(3 * PAGE), 2 * PAGE, Access::ReadWrite), "pages stay hidden");
+    ensure!(holds(at.wrapping_add(PAGE), 6, Some(20)), "hiding lost contents");
+    // A guard may grow, and give way to what it guards.
+    ensure!((operations.release)(at.wrapping_add(7 * PAGE), PAGE), "pages could not be released");
+    ensure!((operations.protect)(at.wrapping_add(6 * PAGE), PAGE, Access::None), "a page could not be hidden");
+    ensure!((operations.resize)(at.wrapping_add(6 * PAGE), PAGE, 2 * PAGE), "hidden pages cannot grow");
+    ensure!((operations.protect)(at.wrapping_add(6 * PAGE), PAGE, Access::ReadWrite), "a page stays hidden");
+    ensure!(holds(at.wrapping_add(PAGE), 6, Some(20)), "a page that was a guard lost its contents");
+    ensure!(is_deadly(runner, || get(at, 7)), "hidden pages that grew can be read");
+    Ok(())
 }
 
 pub fn decommitted(runner: &dyn Runner, operations: &Operations) -> Outcome {

@@ -27,7 +27,7 @@ pub(crate) const MREMAP_MAYMOVE: usize = 1;
 pub(crate) const MREMAP_FIXED: usize = 2;
 pub(crate) const MREMAP_DONTUNMAP: usize = 4;
 
-/// Access to a fresh mapping.
+/// Access to a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Neither read nor write.
@@ -71,6 +71,16 @@ pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
         return None;
     }
     Some(got)
+}
+
+/// Changes the access to a range of whole pages that are mapped. False: it is unchanged.
+///
+/// # Safety
+/// The caller owns the range, and no code uses it without access.
+pub unsafe fn protect(at: *mut u8, bytes: usize, access: Access) -> bool {
+    // SAFETY: passed on.
+    !fault::fails(fault::Point::Reserve)
+        && unsafe { syscall::call(syscall::MPROTECT, [at as usize, bytes, access.protection()]) }.is_ok()
 }
 
 /// Whether a descriptor is a file in memory with this beginning and at least `bytes`, which no process can shorten

@@ -1,9 +1,10 @@
 //! The heap: the state of all tiers, at the base of the process's region. Zeroes are valid and give no object.
 //!
 //! The region is one reservation of address space for everything else; `layout` draws it. The first allocation makes
-//! it. It touches the header, one slot's area, one page of the map, and the metadata in use. A limit of address space
-//! counts all of it. Heaps up to 32 MiB never use huge pages: a 2-MiB page is waste and a slow start for a program that
-//! needs 100 KiB. Later segments follow the system's setting.
+//! it. It touches the header, one slot's area, one page of the map, and the metadata in use. The first segment lies
+//! between guard pages, as all objects do. A limit of address space counts all of it. Heaps up to 32 MiB never use huge
+//! pages: a 2-MiB page is waste and a slow start for a program that needs 100 KiB. Later segments follow the system's
+//! setting.
 //!
 //! The *class table* finds the cache that serves a size. The fast path looks a size up there, and takes an object of
 //! that class. If another kind of cache serves the class, its entries are zero, which names an empty magazine. So the
@@ -14,7 +15,8 @@ use crate::central::{CacheRef, CacheState, Central, ChunkHead, Shape};
 use crate::cpu_cache::CpuCaches;
 use crate::layout::{self, AREAS_END, HEADER, HeaderWord, Region};
 use crate::observe::LockReport;
-use crate::page_heap::{PAGE, PageHeap, PageMap, Segment, reserve_aligned};
+use crate::page_heap::guarded::{self, GUARD};
+use crate::page_heap::{PAGE, PageHeap, PageMap, Segment};
 use crate::percpu::{self, Area, Preparation};
 use core::mem::offset_of;
 use core::ptr::null_mut;
@@ -206,7 +208,9 @@ impl ClassTable {
 const UNIT: usize = 4 << 20;
 const FIRST_SEGMENT: usize = UNIT;
 /// Segment table, the first segment's descriptions, and magazines.
-const FIRST_METADATA: usize = 512 << 10;
+const FIRST_METADATA: usize = (512 << 10) - GUARD;
+/// Bytes between the first segment's start and the base.
+const BEFORE_BASE: usize = FIRST_SEGMENT + GUARD + FIRST_METADATA;
 
 const _: () = assert!(Segment::description_bytes(FIRST_SEGMENT) + (256 << 10) <= FIRST_METADATA);
 
@@ -230,19 +234,22 @@ pub(super) fn begin() -> bool {
         probe.is_some_and(|probe| unsafe { vm::release(probe, bytes) })
     };
     let entries = PageMap::entries_for(process::memory(), fits);
-    let bytes = FIRST_SEGMENT + FIRST_METADATA + AREAS_END + PageMap::bytes(entries);
+    let bytes = BEFORE_BASE + AREAS_END + PageMap::bytes(entries);
     let Some(segment) = reserve_region(bytes, PageMap::window_of(entries)) else { return root::is_installed() };
-    let metadata = segment.wrapping_add(FIRST_SEGMENT);
-    let base = metadata.wrapping_add(FIRST_METADATA);
+    let metadata = segment.wrapping_add(FIRST_SEGMENT + GUARD);
+    let base = segment.wrapping_add(BEFORE_BASE);
     // The last magazine's worth of metadata stays unused, because a draining slot word names it.
     let extent = (metadata, base.wrapping_sub(2 * slot::ARRAY));
     // SAFETY: the mapping is fresh and ours until it is installed; zeroes are a valid heap.
     unsafe {
+        // While the region is one mapping.
         vm::advise_huge(segment, bytes, vm::Huge::Avoid);
         let map = base.wrapping_add(AREAS_END);
-        let is_made = (*base.cast::<Heap>()).begin((map, entries), extent, (segment, FIRST_SEGMENT));
+        let is_made = vm::protect(segment, FIRST_SEGMENT, vm::Access::ReadWrite)
+            && vm::protect(metadata, bytes - FIRST_SEGMENT - GUARD, vm::Access::ReadWrite)
+            && (*base.cast::<Heap>()).begin((map, entries), extent, (segment, FIRST_SEGMENT));
         if !(is_made && root::install(base)) {
-            vm::release(segment, bytes);
+            guarded::release(segment, bytes);
         }
     }
     root::is_installed()
@@ -250,23 +257,22 @@ pub(super) fn begin() -> bool {
 
 /// Reserves the region where the first segment leaves null's entry of the page map alone.
 fn reserve_region(bytes: usize, window: usize) -> Option<*mut u8> {
-    let place = reserve_aligned(bytes, UNIT)?;
+    let place = guarded::reserve(bytes, UNIT)?;
     if !(place as usize).is_multiple_of(window) {
         return Some(place);
     }
     let other = reserve_region(bytes, window);
     // SAFETY: the mapping is fresh and ours.
-    unsafe { vm::release(place, bytes) };
+    unsafe { guarded::release(place, bytes) };
     other
 }
 
 /// Names the region's mapping, at the start and before the second thread; later the process may forbid the call.
 pub(crate) fn name() {
-    const BYTES: usize = FIRST_SEGMENT + FIRST_METADATA + AREAS_END;
     if root::is_installed() {
-        let start = root::base().wrapping_sub(FIRST_METADATA + FIRST_SEGMENT);
+        let start = root::base().wrapping_sub(BEFORE_BASE);
         // SAFETY: `begin` mapped it, and it is ours.
-        let _ = unsafe { vm::name(start, BYTES, c"commensal") };
+        let _ = unsafe { vm::name(start, BEFORE_BASE + AREAS_END, c"commensal") };
     }
 }
 

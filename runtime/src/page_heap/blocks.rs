@@ -7,8 +7,7 @@
 use super::free_runs::FreeRuns;
 use super::runs::{PageHeap, Run};
 use super::segment::{Kind, Owner};
-use super::segments::reserve_aligned;
-use super::{PAGE, UNIT};
+use super::{PAGE, UNIT, guarded};
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 use machine::sync::{Ordering, compiler_fence};
 use machine::{here, vm};
@@ -16,14 +15,14 @@ use machine::{here, vm};
 impl PageHeap {
     pub(super) fn allocate_block(&self, pages: usize, alignment: usize) -> Option<Run> {
         let (bytes, alignment) = (pages.checked_mul(PAGE)?, UNIT.max(alignment * PAGE));
-        let start = reserve_aligned(bytes, alignment)?;
+        let start = guarded::map(bytes, alignment)?;
         let entered = self.locked(here!(), |state| {
             let start = self.claim_or_move(state, start, (bytes, alignment), 1)?;
             if self.enter_block(state, start, bytes).is_none() {
                 // SAFETY: the claim and the mapping are ours and unused.
                 unsafe {
                     self.map.give_up(self.map_start, start, 1);
-                    vm::release(start, bytes);
+                    guarded::release(start, bytes);
                 }
                 return None;
             }
@@ -31,7 +30,7 @@ impl PageHeap {
         });
         let Some(start) = entered else {
             // SAFETY: the mapping is ours and unused.
-            unsafe { vm::release(start, bytes) };
+            unsafe { guarded::release(start, bytes) };
             return None;
         };
         Some(Run { start: start?, is_zero: true })
@@ -52,7 +51,7 @@ impl PageHeap {
         let forgotten = self.locked(here!(), |state| self.forget_block(state, start));
         if let Some(bytes) = forgotten {
             // SAFETY: no other thread can find the block any more.
-            unsafe { vm::release(start, bytes) };
+            unsafe { guarded::release(start, bytes) };
             return;
         }
         // In a signal handler inside the page heap: the block's pages go back now. The next thread that takes the lock
@@ -65,7 +64,7 @@ impl PageHeap {
     pub(super) fn give_block_back(&self, state: &mut FreeRuns, start: *mut u8) {
         let bytes = self.forget_block(state, start);
         // SAFETY: no other thread can find the block any more.
-        unsafe { vm::release(start, bytes) };
+        unsafe { guarded::release(start, bytes) };
     }
 
     fn forget_block(&self, state: &mut FreeRuns, start: *mut u8) -> usize {
@@ -84,7 +83,7 @@ impl PageHeap {
     pub(super) unsafe fn resize_block(&self, start: *mut u8, old: usize, new: usize) -> bool {
         // The kernel refuses growth into another mapping, so the block never reaches into a unit of another owner.
         // SAFETY: passed on.
-        if !unsafe { vm::resize(start, old * PAGE, new * PAGE) } {
+        if !unsafe { guarded::resize(start, old * PAGE, new * PAGE) } {
             return false;
         }
         // Only the block's owner looks at its length.

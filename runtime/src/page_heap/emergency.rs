@@ -5,7 +5,7 @@
 //! the last block of an arena is freed, the arena starts over. When all arenas are used up, allocation fails.
 //!
 //! ```text
-//!   arena   │ lengths: pages of the block that begins at page n │ block │ block │ … │
+//!   arena   │ lengths: pages of the block that begins at page n │ guard │ block │ block │ … │ guard │
 //! ```
 //!
 //! Runs at the same time: any number of threads and handlers, which change arenas by compare-and-swap.
@@ -17,6 +17,9 @@ use machine::vm;
 const ARENAS: usize = 16;
 const ARENA_PAGES: usize = 1024;
 const LENGTH_PAGES: usize = ARENA_PAGES * size_of::<u32>() / PAGE;
+/// The pages of blocks, between two guard pages.
+const FIRST: usize = LENGTH_PAGES + 1;
+const END: usize = ARENA_PAGES - 1;
 
 /// One arena; no address if there is none yet.
 #[derive(Debug)]
@@ -83,21 +86,25 @@ impl Arena {
             return Some(self);
         }
         let start = vm::reserve(core::ptr::null_mut(), ARENA_PAGES * PAGE, vm::Access::ReadWrite)?;
-        if self.start.compare_exchange(0, start as usize, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: the mapping is ours; another thread was faster.
+        // SAFETY: the mapping is ours.
+        let guard = |page| unsafe { vm::protect(start.wrapping_add(page * PAGE), PAGE, vm::Access::None) };
+        let is_guarded = guard(FIRST - 1) && guard(END);
+        let publish = || self.start.compare_exchange(0, start as usize, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if !(is_guarded && publish()) {
+            // SAFETY: the mapping is ours; another thread was faster, or there is no memory.
             unsafe { vm::release(start, ARENA_PAGES * PAGE) };
         }
-        Some(self)
+        (self.start.load(Ordering::Acquire) != 0).then_some(self)
     }
 
     fn give(&self, pages: usize) -> Option<*mut u8> {
         let give = |word: usize| {
-            let fits = LENGTH_PAGES + word % LIVE + pages <= ARENA_PAGES;
+            let fits = FIRST + word % LIVE + pages <= END;
             fits.then(|| word + pages + pages * LIVE)
         };
         // Acquire pairs with the release in `take_back`: a thread that gets pages again finds them empty.
         let before = self.pages.fetch_update(Ordering::Acquire, Ordering::Relaxed, give).ok()?;
-        let first = LENGTH_PAGES + before % LIVE;
+        let first = FIRST + before % LIVE;
         let start = (self.start.load(Ordering::Acquire) + first * PAGE) as *mut u8;
         self.length(start)?.store(pages as u32, Ordering::Relaxed);
         Some(start)
@@ -153,7 +160,7 @@ mod tests {
     fn emergency_heap_when_full_refuses_until_a_block_is_freed() {
         machine::test_support::play(1, || {
             let emergency = emergency();
-            let blocks: [_; ARENAS] = core::array::from_fn(|_| emergency.allocate(ARENA_PAGES - LENGTH_PAGES));
+            let blocks: [_; ARENAS] = core::array::from_fn(|_| emergency.allocate(END - FIRST));
             assert!(blocks.iter().all(Option::is_some) && emergency.allocate(1).is_none());
             // SAFETY: the block is ours.
             unsafe { emergency.free(blocks[3].expect("just looked")) };

@@ -5,6 +5,7 @@
 //! * `Span`: the description of a run that is cut into objects.
 //! * `PageList`: ready spans per slot, so that slots seldom meet at the page heap.
 //! * `purge` returns dirty pages of free runs to the kernel in bounded calls.
+//! * `guarded`: mappings for objects, between guard pages.
 //! * `Metadata`: memory for descriptions, out of line.
 
 mod blocks;
@@ -12,6 +13,7 @@ mod check;
 mod emergency;
 mod free_runs;
 mod freed;
+pub(crate) mod guarded;
 mod list;
 mod map;
 mod metadata;
@@ -29,7 +31,6 @@ pub(crate) use metadata::Metadata;
 pub(crate) use purge::MOST_PURGED_AT_ONCE;
 pub(crate) use runs::{PageCounts, PageHeap, Run};
 pub(crate) use segment::{Huge, Segment};
-pub(crate) use segments::reserve_aligned;
 pub(crate) use span::{Misuse, Span};
 
 pub use machine::vm::PAGE;

@@ -3,7 +3,7 @@
 use super::free_runs::FreeRuns;
 use super::runs::PageHeap;
 use super::segment::{Kind, Owner, Segment};
-use super::{GRANULE, MAX_SEGMENTS, PAGE, UNIT};
+use super::{GRANULE, MAX_SEGMENTS, PAGE, UNIT, guarded};
 use crate::settings::Key;
 use core::ptr::null_mut;
 use machine::sync::Ordering;
@@ -37,7 +37,7 @@ impl PageHeap {
     }
 
     fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<&'static Segment> {
-        let (start, granules) = (reserve_aligned(bytes, UNIT)?, granules_of_units(bytes));
+        let (start, granules) = (guarded::map(bytes, UNIT)?, granules_of_units(bytes));
         let start = self.claim_or_move(state, start, (bytes, UNIT), granules)?;
         let avoids_huge = self.counts.reserved.get() < SMALL_HEAP_PAGES || HUGE.is("avoid");
         if avoids_huge {
@@ -48,7 +48,7 @@ impl PageHeap {
             // SAFETY: the claim and the mapping are ours and unused.
             unsafe {
                 self.map.give_up(self.map_start, start, granules);
-                vm::release(start, bytes);
+                guarded::release(start, bytes);
             }
             return None;
         };
@@ -93,8 +93,8 @@ impl PageHeap {
             Some(start)
         } else {
             // SAFETY: the mapping is ours and unused.
-            unsafe { vm::release(start, bytes) };
-            let reserve = |at| vm::reserve(at as *mut u8, bytes, vm::Access::ReadWrite);
+            unsafe { guarded::release(start, bytes) };
+            let reserve = |at| guarded::map_at(at, bytes);
             // First near: else the kernel offers the same gap again. The distances double, to pass what is in use. No
             // address has more than 47 bits unless the kernel offers such.
             let near = (0..usize::BITS).map_while(|shift| alignment.checked_mul(1 << shift));
@@ -148,7 +148,7 @@ impl PageHeap {
         let mut released = 0;
         while let Some(Some((start, bytes))) = self.locked(here!(), |state| self.detach_empty_segment(state)) {
             // SAFETY: no other thread can find the segment any more.
-            unsafe { vm::release(start, bytes) };
+            unsafe { guarded::release(start, bytes) };
             released += bytes;
         }
         released
@@ -203,33 +203,4 @@ impl PageHeap {
 /// Granules of the units that a segment of `bytes` lies in; it may not fill the last one.
 fn granules_of_units(bytes: usize) -> usize {
     bytes.next_multiple_of(UNIT) / GRANULE
-}
-
-/// Reserves memory aligned to `alignment`, a multiple of the page size, if possible near our other mappings.
-pub(crate) fn reserve_aligned(bytes: usize, alignment: usize) -> Option<*mut u8> {
-    let reserve = |at: usize, bytes| vm::reserve(at as *mut u8, bytes, vm::Access::ReadWrite);
-    let bytes = bytes.checked_next_multiple_of(PAGE)?;
-    let anywhere = reserve(0, bytes)?;
-    if (anywhere as usize).is_multiple_of(alignment) {
-        return Some(anywhere);
-    }
-    // SAFETY: the mapping is ours and unused.
-    unsafe { vm::release(anywhere, bytes) };
-    let below = anywhere as usize / alignment * alignment;
-    if below > 0
-        && let Some(place) = reserve(below, bytes)
-    {
-        return Some(place);
-    }
-    let all = bytes.checked_add(alignment)?;
-    let start = reserve(0, all)?;
-    let aligned = (start as usize).next_multiple_of(alignment) as *mut u8;
-    let before = aligned as usize - start as usize;
-    for (end, bytes) in [(start, before), (aligned.wrapping_add(bytes), all - bytes - before)] {
-        if bytes > 0 {
-            // SAFETY: an end of a mapping that is ours.
-            unsafe { vm::release(end, bytes) };
-        }
-    }
-    Some(aligned)
 }

@@ -6,6 +6,7 @@ pub const CLOSE: usize = 3;
 pub const STAT: usize = 4;
 pub const FSTAT: usize = 5;
 pub const MMAP: usize = 9;
+pub const MPROTECT: usize = 10;
 pub const MUNMAP: usize = 11;
 pub const MREMAP: usize = 25;
 pub const RT_SIGACTION: usize = 13;
@@ -48,7 +49,7 @@ pub fn padded<const N: usize>(arguments: [usize; N]) -> [usize; 6] {
 /// Whether any filter permits the call if it lets the C library's malloc and threads live. Other calls may end a
 /// program with a filter, and are made only if none is known to come ([`sandbox`](crate::sandbox)).
 pub const fn is_usual(number: usize) -> bool {
-    matches!(number, MMAP | MUNMAP | MREMAP | MADVISE | FUTEX | WRITE | CLOSE | RT_SIGPROCMASK)
+    matches!(number, MMAP | MPROTECT | MUNMAP | MREMAP | MADVISE | FUTEX | WRITE | CLOSE | RT_SIGPROCMASK)
 }
 
 /// An error number of the kernel, positive.

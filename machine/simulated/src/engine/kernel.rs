@@ -16,7 +16,10 @@ const TIMED_OUT: Errno = Errno(110);
 
 /// Whether a strategy may refuse the call: for lack of memory, or as an old kernel does.
 pub fn may_be_refused(number: usize) -> bool {
-    matches!(number, syscall::MMAP | syscall::MREMAP | syscall::MADVISE | syscall::MUNMAP | syscall::MEMBARRIER)
+    matches!(
+        number,
+        syscall::MMAP | syscall::MPROTECT | syscall::MREMAP | syscall::MADVISE | syscall::MUNMAP | syscall::MEMBARRIER
+    )
 }
 
 impl Here {
@@ -189,6 +192,8 @@ impl Engine {
                 self.lines.forget(at, at + bytes);
                 self.space.remap(arguments)
             }
+            // SAFETY: the range belongs to the simulated process.
+            syscall::MPROTECT => unsafe { syscall::on_host(number, arguments) },
             syscall::MADVISE => {
                 if third == vm::MADV_DONTNEED {
                     self.lines.forget(at, at + bytes);

@@ -1,0 +1,88 @@
+/* Overflows that run out of a mapping of objects, upwards and downwards. Each must end at a guard page.
+ *
+ *     guards CASE */
+#include "check.h"
+
+enum { UNIT = 4 * MIB, LARGE = 100 * MIB, PAGE_BYTES = 4 * KIB };
+
+static char *volatile block;
+
+/* Whether /proc/self/maps shows the address in a mapping without access. Reads on its own stack only. */
+static int is_in_guard(uintptr_t address) {
+    static char text[MIB];
+    int file = open("/proc/self/maps", O_RDONLY);
+    size_t length = 0;
+    for (ssize_t got; (got = read(file, text + length, sizeof text - 1 - length)) > 0;)
+        length += (size_t)got;
+    for (char *line = text; line && *line; line = strchr(line, '\n')) {
+        char *rest = line += *line == '\n';
+        uintptr_t start = strtoul(rest, &rest, 16), end = *rest ? strtoul(rest + 1, &rest, 16) : 0;
+        if (start <= address && address < end)
+            return strncmp(rest, " ---p", 5) == 0;
+    }
+    return 0;
+}
+
+static void faulted(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    _exit(is_in_guard((uintptr_t)info->si_addr) ? 0 : 1);
+}
+
+/* Children overflow the block on either side. */
+static void overflow(void) {
+    for (int step = -1; step <= 1; step += 2) {
+        pid_t child = fork();
+        CHECK(child >= 0, "fork failed with errno %d", errno);
+        if (child == 0) {
+            struct sigaction action = {.sa_sigaction = faulted, .sa_flags = SA_SIGINFO};
+            sigaction(SIGSEGV, &action, NULL);
+            sigaction(SIGBUS, &action, NULL);
+            for (char volatile *at = block;; at += step * 16)
+                *at = 1;
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "an overflow %s meets no guard page: status %x",
+              step > 0 ? "upwards" : "downwards", (unsigned)status);
+    }
+}
+
+static uintptr_t unit_of(const void *address) { return (uintptr_t)address / UNIT; }
+
+static void first_segment(void) {
+    block = malloc(40);
+    overflow();
+}
+
+static void later_segment(void) {
+    uintptr_t first = unit_of(malloc(40));
+    do
+        block = malloc(MIB);
+    while (unit_of(block) == first);
+    overflow();
+}
+
+static void large(void) {
+    block = malloc(LARGE);
+    overflow();
+}
+
+static void resized(void) {
+    static const size_t sizes[] = {LARGE + PAGE_BYTES, LARGE + 50 * MIB, LARGE, LARGE - 10 * MIB, 2 * LARGE};
+    block = malloc(LARGE);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        memset(block, 1, PAGE_BYTES);
+        block = realloc(block, sizes[i]);
+        memset(block, 1, sizes[i]);
+        overflow();
+    }
+    free(block);
+}
+
+CHECK_TABLE({"first_segment", first_segment}, {"later_segment", later_segment}, {"large", large},
+            {"resized", resized});
+
+int main(int count, char **arguments) {
+    CHECK(count == 2, "usage: guards CASE");
+    return run_named(count, arguments, checks);
+}
