@@ -18,6 +18,7 @@ in_both_modes! {
 
     operators: "cxx operators";
     replaced_operators: "replaced forms";
+    replaced_operator_of_arrays: "replaced_arrays forms";
     sizes_in_operators: "cxx sizes";
     bad_alloc: "cxx bad_alloc";
     new_handler: "cxx new_handler";

@@ -32,7 +32,7 @@ pub struct Returned {
     pub is_put: bool,
 }
 
-/// What is wrong with an object that is freed.
+/// The error in a free.
 enum Wrong {
     Found(Found),
     OtherCache,
@@ -93,8 +93,8 @@ impl Central {
         Some(())
     }
 
-    /// The slot that owns the span of an object that a thread frees. None: the cache has no such object in use. That was
-    /// reported, and the program goes on without the free.
+    /// The slot that owns the span of a freed object. None: the cache has no such object in use, which was reported, and
+    /// the program goes on without the free.
     pub fn examine(&self, cache: CacheRef, object: *mut u8) -> Option<u32> {
         let used = self.span_of_freed(cache, object).and_then(|span| {
             let found = |misuse| Wrong::Found(self.found(span, object, misuse));

@@ -164,7 +164,7 @@ impl CpuCaches {
         self.try_as_only_drainer(examine);
     }
 
-    /// Looks at all objects of a magazine that threads filled without a look. Those that are wrong are left out.
+    /// Looks at all objects of a magazine that threads filled without a look, and leaves out wrong ones.
     pub(super) fn examine_all(&self, cache: CacheRef, magazine: Magazine) -> Magazine {
         let central = &self.depot.central;
         magazine.retain(|object, kept| {
