@@ -93,7 +93,7 @@ impl Central {
         Some(())
     }
 
-    /// The slot that owns the span of a freed object. None: the cache has no such object in use, which was reported, and
+    /// The slot that owns the span of a freed object. None: the cache has no such object in use. It was reported, and
     /// the program goes on without the free.
     pub fn examine(&self, cache: CacheRef, object: *mut u8) -> Option<u32> {
         let used = self.span_of_freed(cache, object).and_then(|span| {
