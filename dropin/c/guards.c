@@ -1,4 +1,5 @@
 /* Overflows that run out of a mapping of objects, upwards and downwards. Each must end at a guard page.
+ * The case `places` prints where the first block, a later one and a large one lie, seen from the C library.
  *
  *     guards CASE */
 #include "check.h"
@@ -79,8 +80,16 @@ static void resized(void) {
     free(block);
 }
 
+static void places(void) {
+    uintptr_t from = unit_of(stdout);
+    char *volatile small = malloc(40), *volatile later = malloc(8 * MIB), *volatile large_block = malloc(LARGE);
+    /* Whole units, because the kernel aligns the C library to pages at random. */
+    uintptr_t first = unit_of(small);
+    printf("%ld %ld %ld\n", (long)(first - from), (long)(unit_of(later) - first), (long)(unit_of(large_block) - first));
+}
+
 CHECK_TABLE({"first_segment", first_segment}, {"later_segment", later_segment}, {"large", large},
-            {"resized", resized});
+            {"resized", resized}, {"places", places});
 
 int main(int count, char **arguments) {
     CHECK(count == 2, "usage: guards CASE");

@@ -20,6 +20,7 @@ mod fault;
 mod interrupt;
 mod kick;
 mod order;
+mod process;
 mod publication;
 mod root;
 pub mod runner;
@@ -50,6 +51,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         publication::CASES,
         sandbox::CASES,
         clock::CASES,
+        process::CASES,
         root::CASES,
         fault::CASES,
         code::CASES,

@@ -37,6 +37,25 @@ pub(crate) fn auxiliary(kind: u64) -> u64 {
     unsafe { getauxval(kind) }
 }
 
+/// Random bits of this process image: the same at each call, also in fork children. Zero: addresses shall be the same
+/// in each run, as under a debugger.
+///
+/// The kernel's bits are also the C library's secrets. So each of its two words hides the other.
+pub fn randomness() -> u64 {
+    const RANDOM: u64 = 25;
+    const FILE_NAME: u64 = 31;
+    /// End of the stack where the kernel does not randomise addresses. The name of the executed file lies at its top.
+    const STACK_END: u64 = 0x7fff_ffff_f000;
+    const LONGEST_NAME: u64 = 4096;
+    let (random, name) = (auxiliary(RANDOM), auxiliary(FILE_NAME));
+    if random == 0 || (STACK_END - LONGEST_NAME - 16..STACK_END).contains(&name) {
+        return 0;
+    }
+    // SAFETY: the kernel put 16 bytes there, which no code changes.
+    let [first, second] = unsafe { (random as *const [u64; 2]).read_unaligned() };
+    (first ^ second.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
 /// Sets `errno` for a failed call.
 #[cold]
 pub fn set_error(error: Error) {

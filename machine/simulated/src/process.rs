@@ -13,6 +13,12 @@ pub fn is_set(name: &CStr) -> bool {
     environment(name).is_some()
 }
 
+/// Bits that the simulation's seed determines.
+pub fn randomness() -> u64 {
+    let seed: u64 = engine::here().map_or(0, |here| here.with(|engine| engine.seed()));
+    (seed ^ 0x5851_f42d_4c95_7f2d).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
 #[cold]
 pub fn set_error(error: Error) {
     set_errno(error as i32);

@@ -15,9 +15,10 @@ use crate::central::{CacheRef, CacheState, Central, ChunkHead, Shape};
 use crate::cpu_cache::CpuCaches;
 use crate::layout::{self, AREAS_END, HEADER, HeaderWord, Region};
 use crate::observe::LockReport;
-use crate::page_heap::guarded::{self, GUARD};
+use crate::page_heap::guarded::{self, GUARD, Place};
 use crate::page_heap::{PAGE, PageHeap, PageMap, Segment};
 use crate::percpu::{self, Area, Preparation};
+use core::cell::Cell;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -209,6 +210,8 @@ const UNIT: usize = 4 << 20;
 const FIRST_SEGMENT: usize = UNIT;
 /// Segment table, the first segment's descriptions, and magazines.
 const FIRST_METADATA: usize = (512 << 10) - GUARD;
+/// The region lies at random within so many bytes below the place that the kernel would choose.
+const RANGE: usize = 64 << 30;
 /// Bytes between the first segment's start and the base.
 const BEFORE_BASE: usize = FIRST_SEGMENT + GUARD + FIRST_METADATA;
 
@@ -228,14 +231,17 @@ pub(crate) fn prepare() {
 #[cold]
 pub(super) fn begin() -> bool {
     slot::initialise();
+    let usual = Cell::new(0);
     let fits = |bytes| {
         let probe = vm::reserve(null_mut(), bytes, vm::Access::None);
+        usual.set(probe.map_or(usual.get(), |probe| probe as usize + bytes));
         // SAFETY: the mapping is fresh and ours.
         probe.is_some_and(|probe| unsafe { vm::release(probe, bytes) })
     };
     let entries = PageMap::entries_for(process::memory(), fits);
     let bytes = BEFORE_BASE + AREAS_END + PageMap::bytes(entries);
-    let Some(segment) = reserve_region(bytes, PageMap::window_of(entries)) else { return root::is_installed() };
+    let place = Place { near: usual.get(), range: RANGE, turn: 0 };
+    let Some(segment) = reserve_region(place, bytes, PageMap::window_of(entries)) else { return root::is_installed() };
     let metadata = segment.wrapping_add(FIRST_SEGMENT + GUARD);
     let base = segment.wrapping_add(BEFORE_BASE);
     // The last magazine's worth of metadata stays unused, because a draining slot word names it.
@@ -256,12 +262,12 @@ pub(super) fn begin() -> bool {
 }
 
 /// Reserves the region where the first segment leaves null's entry of the page map alone.
-fn reserve_region(bytes: usize, window: usize) -> Option<*mut u8> {
-    let place = guarded::reserve(bytes, UNIT)?;
+fn reserve_region(at: Place, bytes: usize, window: usize) -> Option<*mut u8> {
+    let place = guarded::reserve(at, bytes, UNIT)?;
     if !(place as usize).is_multiple_of(window) {
         return Some(place);
     }
-    let other = reserve_region(bytes, window);
+    let other = reserve_region(Place { turn: at.turn + 1, ..at }, bytes, window);
     // SAFETY: the mapping is fresh and ours.
     unsafe { guarded::release(place, bytes) };
     other

@@ -15,7 +15,7 @@ use machine::{here, vm};
 impl PageHeap {
     pub(super) fn allocate_block(&self, pages: usize, alignment: usize) -> Option<Run> {
         let (bytes, alignment) = (pages.checked_mul(PAGE)?, UNIT.max(alignment * PAGE));
-        let start = guarded::map(bytes, alignment)?;
+        let start = guarded::map(self.place(bytes), bytes, alignment)?;
         let entered = self.locked(here!(), |state| {
             let start = self.claim_or_move(state, start, (bytes, alignment), 1)?;
             if self.enter_block(state, start, bytes).is_none() {

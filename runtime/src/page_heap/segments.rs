@@ -1,6 +1,7 @@
 //! The page heap's segments: adding and releasing address space, and recovery after a fork left the lock held.
 
 use super::free_runs::FreeRuns;
+use super::guarded::Place;
 use super::runs::PageHeap;
 use super::segment::{Kind, Owner, Segment};
 use super::{GRANULE, MAX_SEGMENTS, PAGE, UNIT, guarded};
@@ -36,8 +37,18 @@ impl PageHeap {
         Some(())
     }
 
+    /// A random place for a mapping, near the first segment. The range has room for much more than the heap.
+    pub(super) fn place(&self, bytes: usize) -> Place {
+        const LEAST: usize = 256 << 20;
+        const TIMES_HEAP: usize = 8;
+        let heap = (self.counts.reserved.get() + self.counts.in_use.get()) as usize * PAGE;
+        let wanted = heap.saturating_add(bytes).saturating_mul(TIMES_HEAP);
+        let range = wanted.clamp(LEAST, self.map.window() / 2);
+        Place { near: self.map_start as usize, range, turn: self.counts.allocations.get() }
+    }
+
     fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<&'static Segment> {
-        let (start, granules) = (guarded::map(bytes, UNIT)?, granules_of_units(bytes));
+        let (start, granules) = (guarded::map(self.place(bytes), bytes, UNIT)?, granules_of_units(bytes));
         let start = self.claim_or_move(state, start, (bytes, UNIT), granules)?;
         let avoids_huge = self.counts.reserved.get() < SMALL_HEAP_PAGES || HUGE.is("avoid");
         if avoids_huge {

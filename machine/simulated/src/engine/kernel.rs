@@ -142,6 +142,10 @@ impl Here {
 }
 
 impl Engine {
+    pub fn seed(&self) -> u64 {
+        self.settings.seed
+    }
+
     fn futex_wake(&mut self, at: usize, most: usize) -> usize {
         let sleeps = |thread: &usize| self.threads[*thread].state == State::Blocked(Wait::Futex(at));
         let mut sleepers: Vec<usize> = (0..self.threads.len()).filter(sleeps).collect();
