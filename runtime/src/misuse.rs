@@ -27,6 +27,20 @@ pub(crate) enum Found {
         bytes: usize,
         usable: usize,
     },
+    /// A block, in use or free, in which a byte is not as the library left it.
+    Damaged(Damage, Object),
+    /// The library's word behind a block is another one.
+    Overwritten(Object),
+    /// The library's word before a block is another one.
+    WrittenBefore(Object),
+    UsedAfterFree(Object),
+}
+
+/// The first byte of a block that changed, where the program must not write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    pub at: usize,
+    pub is_free: bool,
 }
 
 /// The object that an address lies in.
@@ -114,6 +128,26 @@ fn write_finding(out: &mut Line, found: Found, call: Call, address: *mut u8) -> 
                 None => write!(out, "no object begins there")?,
             }
             writeln!(out, "; {call} the address that malloc returned")
+        }
+        Found::Damaged(Damage { at, is_free: false }, object) => writeln!(
+            out,
+            "overflow of {address:p}, {object}: byte {at} was written; look for a write behind the end of the block"
+        ),
+        Found::Damaged(Damage { at, is_free: true }, object) => writeln!(
+            out,
+            "write after free to {address:p}, {object}: byte {at} was written; look for a pointer that outlives it"
+        ),
+        Found::Overwritten(object) => writeln!(
+            out,
+            "overflow of {address:p}, {object}: the word behind it was written; look for a write out of bounds"
+        ),
+        Found::WrittenBefore(object) => writeln!(
+            out,
+            "underflow of {address:p}, {object}: the word before it was written; look for a write out of bounds, here \
+             or in the block before"
+        ),
+        Found::UsedAfterFree(object) => {
+            writeln!(out, "use of {address:p}, {object}, which is freed already; look for a second owner of it")
         }
         Found::OtherCache => writeln!(
             out,

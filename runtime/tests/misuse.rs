@@ -6,6 +6,7 @@ mod common;
 
 use commensal::heap;
 use common::child;
+use common::random::Random;
 
 fn block(bytes: usize) -> *mut u8 {
     let block = heap::allocate(bytes);
@@ -112,4 +113,115 @@ fn misuse_aborts_with_one_line_that_names_it() {
     for (crime, expected, ..) in CRIMES {
         child::run(&mut child::command(crime)).expect_abort(expected);
     }
+}
+
+/// Writes a byte at an offset from a block.
+fn write(block: *mut u8, offset: isize) {
+    // SAFETY: it is not safe; that is the point.
+    unsafe { block.offset(offset).write_volatile(0x2a) }
+}
+
+/// What is done to a hardened heap, what is said of it, and how it is done. The heap is looked at when the program ends.
+const CRIMES_HARDENED: [(&str, &str, fn()); 8] = [
+    ("byte behind the end", "overflow", || {
+        let block = block_with_neighbour(40);
+        write(block, 40);
+        free(block);
+    }),
+    ("byte behind the end of a block that stays", "overflow", || write(block_with_neighbour(40), 47)),
+    ("byte before the beginning", "underflow", || {
+        let mut blocks: Vec<_> = (0..200).map(|_| block(40)).collect();
+        blocks.sort();
+        write(blocks[100], -1);
+        free(blocks[100]);
+    }),
+    ("byte behind the end of a large block", "overflow", || {
+        let block = block(100_000);
+        write(block, 100_000);
+        free(block);
+    }),
+    ("write after free", "write after free", || {
+        let block = block_with_neighbour(5000);
+        free(block);
+        write(block, 2500);
+    }),
+    ("block freed twice", "double free", || {
+        let block = block_with_neighbour(40);
+        free(block);
+        free(block);
+    }),
+    ("block freed twice in a hurry", "double free", || {
+        let left = hurry(200);
+        free(left[17]);
+        free(left[17]);
+    }),
+    ("pointer into an object", "pointer into an object", || free(block_with_neighbour(100).wrapping_add(16))),
+];
+
+/// Valid use of a hardened heap by threads and fork children, of all sizes.
+fn honest() {
+    let work = |seed: u64| {
+        let mut random = Random::new(seed, 0);
+        let mut blocks: Vec<(*mut u8, usize)> = Vec::new();
+        for _ in 0..3000 {
+            let bytes = random.size(17);
+            if blocks.len() > 100 || (random.once_in(2) && !blocks.is_empty()) {
+                let (old, length) = blocks.swap_remove(random.below(blocks.len()));
+                // SAFETY: the block is ours, and that long.
+                unsafe {
+                    assert!(length == 0 || old.add(length - 1).read() == length as u8, "the block of {length} bytes");
+                    if random.once_in(2) {
+                        free(old);
+                        continue;
+                    }
+                    let new = heap::reallocate(old, bytes.max(1));
+                    assert!(length == 0 || bytes < length || new.add(length - 1).read() == length as u8);
+                    blocks.push((new, bytes.max(1)));
+                }
+            } else {
+                blocks.push((heap::allocate_aligned(bytes, 1 << random.below(8)), bytes));
+            }
+            let &(block, length) = blocks.last().expect("one was pushed");
+            assert!(!block.is_null());
+            // SAFETY: the block is ours, and that long.
+            unsafe { block.write_bytes(length as u8, length) };
+        }
+        blocks.into_iter().for_each(|(block, _)| free(block));
+    };
+    std::thread::scope(|scope| {
+        let threads = [1, 2, 3].map(|seed| scope.spawn(move || work(seed)));
+        // SAFETY: the child uses only the heap, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            work(4);
+            heap::examine_at_exit();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: the child is ours.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0, "the child's end");
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+}
+
+#[test]
+fn hardened_heap_finds_writes_out_of_bounds_and_nothing_else() {
+    if let Some(case) = child::case() {
+        heap::conf::apply_environment();
+        match CRIMES_HARDENED.iter().find(|(crime, ..)| *crime == case) {
+            Some((_, _, commit)) => commit(),
+            None => honest(),
+        }
+        heap::examine_at_exit();
+        return;
+    }
+    let run = |crime| child::run(child::command(crime).env("COMMENSAL_CONF", "harden:on"));
+    for (crime, expected, _) in CRIMES_HARDENED {
+        run(crime).expect_abort(expected);
+    }
+    run("honest").expect_success();
+    child::run(child::command("honest").env("COMMENSAL_CONF", "harden:on").env(child::FALLBACK.0, child::FALLBACK.1))
+        .expect_success();
 }

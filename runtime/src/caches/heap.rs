@@ -61,6 +61,8 @@ pub(super) struct Cold {
     pub has_groups: AtomicBool,
     pub has_large_of_groups: AtomicBool,
     pub checks_at_exit: AtomicBool,
+    /// Of a hardened heap: mixed into tails and random choices; 0: the heap is not hardened.
+    pub secret: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Heap>() <= layout::TIERS_END);

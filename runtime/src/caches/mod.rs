@@ -7,6 +7,7 @@ mod cache;
 mod check;
 mod debug;
 mod errors;
+mod harden;
 mod heap;
 mod object_cache;
 mod reading;

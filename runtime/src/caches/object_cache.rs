@@ -12,13 +12,13 @@ use super::errors::{Alive, COARSEST, LARGEST_OBJECT, Refused, Untunable};
 use super::heap::heap;
 use super::sharing::enter;
 use crate::central::size_class;
-use crate::central::{CacheRef, CacheState, ChunkHead, Descriptor, Home, Hook, Shape};
+use crate::central::{CacheRef, CacheState, ChunkHead, Descriptor, Home, Hook, ObjectHook, Shape};
 use crate::counter::{Account, NoMemory};
 use crate::depot::Reserve;
 use crate::settings::Key;
 use core::mem::offset_of;
 use core::ptr::null_mut;
-use machine::sync::{AtomicPtr, AtomicUsize, Ordering};
+use machine::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use machine::{process, slot};
 
 const DEDICATED: Key = Key::of("cache.NAME.dedicated");
@@ -66,6 +66,8 @@ pub struct ObjectCache {
     class: AtomicUsize,
     /// Its debug state; null if no cache at its id had one.
     pub(super) debug: AtomicPtr<Debug>,
+    /// Set once: hardened caches stay for ever.
+    pub(super) is_hardened: AtomicBool,
     /// Serves allocations that would fail.
     pub(super) reserve: Reserve,
     pub(super) state: CacheState,
@@ -117,6 +119,18 @@ impl ObjectCache {
         Some(cache)
     }
 
+    /// Creates a cache that only slow paths serve, with a hook for fresh objects. None: no memory.
+    pub(super) fn create_hardened(wanted: &Wanted<'_>, carve: ObjectHook) -> Option<&'static ObjectCache> {
+        let shape = Self::shape(wanted).ok()?;
+        let cache = Self::claim(wanted)?;
+        let home = Home { carve_object: Some(carve), ..*cache.state.home() };
+        // SAFETY: no other thread knows the cache.
+        unsafe { cache.state.set_home(home) };
+        cache.is_hardened.store(true, Ordering::Relaxed);
+        cache.begin(shape, 0);
+        Some(cache)
+    }
+
     /// A description with an id, and with the cache's properties.
     fn claim(wanted: &Wanted<'_>) -> Option<&'static ObjectCache> {
         let state = heap().central().claim_id::<ObjectCache>()?;
@@ -126,7 +140,17 @@ impl ObjectCache {
         let end_object = destructor.map(|_| destroy as unsafe fn(&CacheState, *mut u8));
         // SAFETY: no other thread knows the cache.
         unsafe {
-            state.set_home(Home { bytes, constructor, destructor, argument, typesafe, begin_object, end_object })
+            let carve_object = None;
+            state.set_home(Home {
+                bytes,
+                constructor,
+                destructor,
+                argument,
+                typesafe,
+                begin_object,
+                end_object,
+                carve_object,
+            })
         };
         if typesafe {
             heap().central().list_waiting(state);
@@ -150,6 +174,10 @@ impl ObjectCache {
     pub(super) fn watching(cache: CacheRef) -> Option<(&'static ObjectCache, &'static Debug)> {
         let cache = Self::of(cache)?;
         Some((cache, cache.debug()?))
+    }
+
+    pub(super) fn is_hardened(&self) -> bool {
+        self.is_hardened.load(Ordering::Relaxed)
     }
 
     pub(crate) fn disown(&self) {

@@ -10,7 +10,7 @@ use crate::central::size_class::{self, CLASSES};
 use crate::central::{CacheRef, MOST_POINTERS};
 use crate::depot::{Batch, View};
 use crate::misuse::{self, Call};
-use crate::page_heap::PAGE;
+use crate::page_heap::{PAGE, Span};
 use crate::upcalls::From;
 use machine::sync::Ordering;
 use machine::{here, slot};
@@ -18,10 +18,18 @@ use machine::{here, slot};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Special {
     Watched(&'static ObjectCache, &'static Debug),
+    Hardened(CacheRef, &'static Span),
     /// An object of another cache that a program made.
     Object(CacheRef),
     /// A large block, or no block.
     Large,
+}
+
+/// The cache that serves a size class.
+enum Server {
+    Watching(&'static ObjectCache, &'static Debug),
+    Hardened(CacheRef),
+    Class(CacheRef),
 }
 
 /// The depot that gets a batch's objects.
@@ -53,10 +61,15 @@ impl Heap {
         self.classes.forget(class);
     }
 
-    fn watching(&self, class: usize) -> Option<(&'static ObjectCache, &'static Debug)> {
+    /// The cache of another kind that serves a class, for threads in no group.
+    fn server(&self, class: usize) -> Server {
         // SAFETY: object caches are never unmapped.
-        let cache = unsafe { self.cold.watching[class].load(Ordering::Acquire).as_ref() }.map(ObjectCache::of_state)?;
-        Some((cache, cache.debug()?))
+        let cache = unsafe { self.cold.watching[class].load(Ordering::Acquire).as_ref() }.map(ObjectCache::of_state);
+        match cache.map(|cache| (cache, cache.debug())) {
+            Some((cache, Some(debug))) => Server::Watching(cache, debug),
+            Some((cache, None)) if cache.is_hardened() => Server::Hardened(cache.cache()),
+            _ => Server::Class(self.class(class)),
+        }
     }
 
     /// Sends all allocations of size classes to slow paths for ever, because groups may serve them.
@@ -74,19 +87,20 @@ impl Heap {
 
     /// The fast path or an exchange of magazines, in no group, where another kind may serve the class.
     #[inline]
-    pub(crate) fn take_at_hand(&self, class: usize) -> Option<*mut u8> {
-        if self.watching(class).is_some() {
-            return None;
+    pub(crate) fn take_at_hand(&self, class: usize, bytes: usize) -> Option<*mut u8> {
+        match self.server(class) {
+            Server::Watching(..) => None,
+            Server::Hardened(cache) => self.take_hardened(cache, bytes),
+            Server::Class(cache) => self.cpu.take(cache).or_else(|| self.cpu.swap(cache)),
         }
-        let cache = self.class(class);
-        self.cpu.take(cache).or_else(|| self.cpu.swap(cache))
     }
 
-    /// An object of a class or its debug cache, for a thread in no group. `from` is the caller's address.
+    /// An object of a class or of the cache in its place, for a thread in no group. `from` is the caller's address.
     pub(crate) fn refill(&self, class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
-        match self.watching(class) {
-            Some((cache, debug)) => cache.take_watched(debug, bytes, from),
-            None => self.cpu.refill(self.class(class)),
+        match self.server(class) {
+            Server::Watching(cache, debug) => cache.take_watched(debug, bytes, from),
+            Server::Hardened(cache) => self.refill_hardened(cache, bytes),
+            Server::Class(cache) => self.cpu.refill(cache),
         }
     }
 
@@ -99,9 +113,12 @@ impl Heap {
     // ---- special blocks ----
 
     pub(crate) fn special_at(&self, block: *mut u8) -> Special {
-        let Some(cache) = self.central().cache_at(block) else { return Special::Large };
-        match ObjectCache::watching(cache) {
-            Some((cache, debug)) => Special::Watched(cache, debug),
+        let Some(span) = self.page_heap().span_of(block) else { return Special::Large };
+        let cache = self.central().cache(span.cache());
+        let Some(object_cache) = ObjectCache::of(cache) else { return Special::Object(cache) };
+        match object_cache.debug() {
+            Some(debug) => Special::Watched(object_cache, debug),
+            None if object_cache.is_hardened() => Special::Hardened(cache, span),
             None => Special::Object(cache),
         }
     }
@@ -110,6 +127,7 @@ impl Heap {
     pub(crate) fn usable_bytes(&self, block: *mut u8) -> usize {
         match self.special_at(block) {
             Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0).unwrap_or(0),
+            Special::Hardened(_, span) => self.hardened_bytes(span, block).unwrap_or(0),
             Special::Object(_) | Special::Large => self.bytes_of_special(block),
         }
     }
@@ -133,6 +151,7 @@ impl Heap {
         unsafe {
             match self.special_at(block) {
                 Special::Watched(cache, debug) => cache.put_watched(debug, block, from),
+                Special::Hardened(cache, span) => self.put_hardened(cache, span, block),
                 Special::Object(cache) => self.cpu.put(cache, block),
                 Special::Large => self.free_large_of_any(block),
             }
@@ -143,6 +162,7 @@ impl Heap {
     /// Safety: if it is a block, the caller owns it and gives it up.
     pub(crate) unsafe fn free_large_of_any(&self, block: *mut u8) {
         let Some(pages) = self.demand_large(block, Call::Free) else { return };
+        self.unseal_large(block);
         // SAFETY: passed on.
         unsafe {
             if self.cold.has_large_of_groups.load(Ordering::Relaxed) {
@@ -192,7 +212,10 @@ impl Heap {
 
     pub(crate) fn bytes_of_special(&self, object: *mut u8) -> usize {
         self.central().cache_at(object).map_or_else(
-            || self.page_heap().large_pages(object).map_or(0, |pages| pages * PAGE),
+            || {
+                let noted = self.page_heap().length(object).map(|(bytes, _)| bytes);
+                noted.or_else(|| Some(self.page_heap().large_pages(object)? * PAGE)).unwrap_or(0)
+            },
             |cache| cache.object_bytes(),
         )
     }

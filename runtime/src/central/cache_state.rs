@@ -53,6 +53,8 @@ pub struct Home {
     pub begin_object: Option<ObjectHook>,
     /// Undoes it, for free objects.
     pub end_object: Option<ObjectHook>,
+    /// Runs under the shard's lock on an object that its span has not given yet; may be none.
+    pub carve_object: Option<ObjectHook>,
 }
 
 // SAFETY: `home` does not change while the cache is known; the rest is atomic or has a lock.
@@ -124,7 +126,8 @@ impl CacheState {
     /// Whether the contents of free objects may change.
     pub fn is_indifferent_to_free_objects(&self) -> bool {
         let home = self.home();
-        home.begin_object.is_none() && home.end_object.is_none() && !home.typesafe
+        let has_hook = home.begin_object.is_some() || home.end_object.is_some() || home.carve_object.is_some();
+        !has_hook && !home.typesafe
     }
 
     /// Runs the kind's hook on an object that a span gives for the first time.

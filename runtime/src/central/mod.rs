@@ -25,7 +25,7 @@ mod waiting;
 
 pub(crate) use cache_ref::{CacheRef, ChunkHead, NO_SLOT, STRIDE};
 pub use cache_state::Hook;
-pub(crate) use cache_state::{CacheState, Home};
+pub(crate) use cache_state::{CacheState, Home, ObjectHook};
 pub(crate) use charged::Charged;
 pub(crate) use chunk::{Descriptor, release_chunk, reserve_chunk};
 pub(crate) use label::CacheName;

@@ -267,13 +267,19 @@ impl Held {
     /// Calls `put` with objects of the shard's spans, `most` times at most. Bit n is set if the n-th is fresh.
     pub fn remove_range(&self, source: Source, most: usize, mut put: impl FnMut(*mut u8)) -> u128 {
         let (mut taken, mut fresh) = (0, 0_u128);
+        let carve = self.cache().state().and_then(|state| Some((state, state.home().carve_object?)));
         while taken < most
             && let Some(span) = self.ring().giving()
         {
             while taken < most
                 && (source != Source::Freed || span.has_freed())
                 && let is_fresh = !span.has_freed()
-                && let Some(object) = span.take()
+                && let Some(object) = span.take(|object| {
+                    if let Some((state, carve)) = carve {
+                        // SAFETY: the memory is the shard's.
+                        unsafe { carve(state, object) };
+                    }
+                })
             {
                 fresh |= u128::from(is_fresh) << taken;
                 put(object);

@@ -11,6 +11,7 @@ mod drain;
 mod examine;
 mod resize;
 mod retire;
+mod shuffle;
 mod slot_word;
 mod slow_path;
 mod tier;

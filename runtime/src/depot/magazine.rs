@@ -200,6 +200,22 @@ impl Magazine {
         Magazine(top)
     }
 
+    /// Puts an object at the place of the pointer with an index, modulo their number, which is not 0; returns that one.
+    pub fn exchange(&mut self, index: usize, object: *mut u8) -> *mut u8 {
+        debug_assert!(!self.is_empty());
+        let place = word(self.0 - index % self.len() * 8);
+        let before = place.load(Relaxed) as *mut u8;
+        place.store(object as usize, Relaxed);
+        before
+    }
+
+    /// Pops the pointer with an index, modulo their number, that `random` makes of the topmost.
+    pub fn pop_at(&mut self, random: impl FnOnce(*mut u8) -> usize) -> Option<*mut u8> {
+        let top = self.pop()?;
+        let index = random(top) % (self.len() + 1);
+        Some(if index == 0 { top } else { self.exchange(index - 1, top) })
+    }
+
     /// For objects that go into it, which is empty, the first on top.
     pub fn filling(self) -> Filling {
         debug_assert!(self.is_empty());

@@ -17,6 +17,7 @@ const LOCKS: Key = Key::of("locks");
 const CONTROL: Key = Key::of("control");
 const LAZY: Key = Key::of("lazy");
 const SANDBOX: Key = Key::of("sandbox");
+const HARDEN: Key = Key::of("harden");
 const SYSCALLS: Key = Key::of("syscalls");
 const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
@@ -47,6 +48,9 @@ pub fn apply_environment() {
     let policy = Policy::said();
     if policy != qsbr::policy() && qsbr::set_policy(policy).is_err() {
         complain(format_args!("rcu.policy cannot be 'kicked': the program has a handler for SIGURG; ignored"));
+    }
+    if HARDEN.is_on() {
+        heap().harden();
     }
     if settings::is_said_of("cache") {
         heap().begin_debug();

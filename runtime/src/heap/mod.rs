@@ -23,11 +23,14 @@ use crate::central::size_class::{self, LARGEST};
 use crate::group::{self, Core};
 use crate::misuse::{self, Call, Found};
 pub use crate::page_heap::PAGE;
+use crate::settings::Key;
 use crate::upcalls::{From, Rest, Visit};
 use crate::upkeep;
 use core::ptr::null_mut;
 pub use machine::process::{Error, keeping_errno, set_error};
 use machine::{process, root, vm};
+
+const HARDEN: Key = Key::of("harden");
 
 /// Alignment of every block.
 pub const ALIGNMENT: usize = 16;
@@ -102,7 +105,7 @@ extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
     if bytes <= LARGEST && root::is_installed() {
         let taken = match heap().server_of(bytes) {
             Some(cache) => heap().cpu.swap(cache),
-            None => take_at_hand(size_class::class_for(bytes)),
+            None => take_at_hand(size_class::class_for(bytes), bytes),
         };
         if let Some(object) = taken {
             return object;
@@ -137,10 +140,12 @@ fn refill_other(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
     }
 }
 
-/// Takes an object from the magazines, except of a group, for a class whose fast path is disabled.
+/// Takes an object from the magazines, except of a group, for a class whose fast path is disabled. Not inlined, because
+/// each exchange of magazines would save its registers.
 #[cold]
-fn take_at_hand(class: usize) -> Option<*mut u8> {
-    if group::current().is_some() { None } else { heap().take_at_hand(class) }
+#[inline(never)]
+fn take_at_hand(class: usize, bytes: usize) -> Option<*mut u8> {
+    if group::current().is_some() { None } else { heap().take_at_hand(class, bytes) }
 }
 
 /// Pages in place of a small object: a signal handler may get no others. A group would refuse them, too.
@@ -165,7 +170,10 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     let (pages, alignment) = (bytes.div_ceil(PAGE), alignment.div_ceil(PAGE));
     heap().cpu.visit_own(From::Allocation);
     heap().cpu.drain_before_growth(pages, alignment);
-    let run = heap().page_heap().allocate(pages, alignment)?;
+    let page_heap = heap().page_heap();
+    let guarded = if HARDEN.is_on() { page_heap.allocate_block(pages, alignment) } else { None };
+    let run = guarded.or_else(|| page_heap.allocate(pages, alignment))?;
+    heap().seal_large(run.start, bytes);
     heap().count_large(1, pages as isize);
     Some((run.start, run.is_zero))
 }
@@ -233,7 +241,7 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
         return or_out_of_memory(bytes, enter(), || {
             let object = match heap().server_of(size_class::size(class)) {
                 Some(cache) => heap().cpu.refill(cache),
-                None => take_at_hand(class).or_else(|| refill_other(class, bytes, 0)),
+                None => take_at_hand(class, bytes).or_else(|| refill_other(class, bytes, 0)),
             };
             object.or_else(|| allocate_page_instead(bytes, alignment))
         });
@@ -271,6 +279,7 @@ pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) -> bool
     let moved = match heap().class_at(block) {
         // Of objects of other caches, the program may have chosen the size. Large blocks are whole pages.
         0 => match heap().special_at(block) {
+            Special::Hardened(..) => bytes != usable,
             Special::Object(_) => false,
             Special::Watched(..) => bytes.saturating_mul(2) <= usable && usable > ALIGNMENT,
             Special::Large => bytes.saturating_mul(2).saturating_add(PAGE) < usable,
@@ -343,6 +352,10 @@ unsafe fn reallocate_special(block: *mut u8, bytes: usize) -> *mut u8 {
     // SAFETY: passed on.
     unsafe {
         match heap().special_at(block) {
+            Special::Hardened(_, span) => match heap().hardened_bytes(span, block) {
+                Some(old) => move_to(allocate(bytes), block, old, bytes),
+                None => invalid(),
+            },
             Special::Watched(cache, debug) => match cache.watched_bytes(debug, block, 0) {
                 Some(old) => move_to(allocate(bytes), block, old, bytes),
                 None => invalid(),
@@ -376,6 +389,7 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
         // SAFETY: passed on; for both.
         let is_done = unsafe { Core::resize_large(block, pages, || page_heap.resize(block, old_pages, pages)) };
         if is_done {
+            heap().seal_large(block, bytes);
             heap().count_large(0, pages as isize - old_pages as isize);
         }
         is_done
@@ -385,6 +399,7 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     if bytes > isize::MAX as usize {
         return out_of_memory();
     }
+    let length = heap().unseal_large(block);
     if bytes > LARGEST && resize(bytes) {
         return block;
     }
@@ -396,6 +411,9 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
     if new.is_null() {
         // As above: a large block may be as small as a page.
         let stays = bytes <= old_pages * PAGE && resize(bytes);
+        if !stays && let Some(length) = length {
+            heap().seal_large(block, length);
+        }
         return if stays { block } else { new };
     }
     let common = bytes.min(old_pages * PAGE);
@@ -421,6 +439,7 @@ pub fn trim(keep: usize) -> usize {
 pub fn examine_at_exit() {
     if root::is_installed() && enter() {
         heap().cpu.examine_own();
+        heap().check_hardened();
     }
 }
 

@@ -13,7 +13,8 @@ use machine::sync::{Ordering, compiler_fence};
 use machine::{here, vm};
 
 impl PageHeap {
-    pub(super) fn allocate_block(&self, pages: usize, alignment: usize) -> Option<Run> {
+    /// A block with a mapping of its own.
+    pub fn allocate_block(&self, pages: usize, alignment: usize) -> Option<Run> {
         let (bytes, alignment) = (pages.checked_mul(PAGE)?, UNIT.max(alignment * PAGE));
         let start = guarded::map(self.place(bytes), bytes, alignment)?;
         let entered = self.locked(here!(), |state| {
@@ -107,6 +108,26 @@ impl PageHeap {
                 if page.kind == Kind::Tagged { with_exposed_provenance_mut(tag) } else { null_mut() }
             }
             Owner::Nobody => null_mut(),
+        }
+    }
+
+    /// Notes how many bytes of a block its user asked for. Returns how many it has; none: it has no mapping of its own.
+    pub fn note_length(&self, start: *mut u8, bytes: usize) -> Option<usize> {
+        let segment = self.find(start).filter(|segment| segment.owner() == Owner::Block)?;
+        segment.length.set(Some(bytes));
+        Some(segment.bytes())
+    }
+
+    /// The bytes noted of the block that begins at an address, and how many it has.
+    pub fn length(&self, start: *mut u8) -> Option<(usize, usize)> {
+        let segment = self.find(start).filter(|segment| segment.owner() == Owner::Block && segment.start() == start)?;
+        Some((segment.length.get()?, segment.bytes()))
+    }
+
+    /// Forgets it.
+    pub fn forget_length(&self, start: *mut u8) {
+        if let Some(segment) = self.find(start) {
+            segment.length.set(None);
         }
     }
 

@@ -99,6 +99,8 @@ pub struct Segment {
     pub next: Cell<Option<&'static Segment>>,
     /// The tag of a block.
     pub tag: Cell<*mut u8>,
+    /// Bytes that a block's user asked for, if that was noted.
+    pub length: Cell<Option<usize>>,
 }
 
 impl Segment {
@@ -140,6 +142,7 @@ impl Segment {
         self.pages.set(0);
         self.set_bytes(bytes);
         self.tag.set(null_mut());
+        self.length.set(None);
         self.set_owner(Owner::Block);
     }
 

@@ -13,7 +13,7 @@
 //! relaxed: the lock orders them for its holders, and a thread reads a hint again under the lock before it acts on it.
 
 use super::GRANULE;
-use machine::sync::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use machine::sync::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, compiler_fence};
 
 // Fields for hints, on which no order depends: core's atomics, so that the simulated machine spends no step on them.
 pub use core::sync::atomic::{
@@ -184,8 +184,9 @@ impl Span {
         self.is_subreleased.store(true, Relaxed);
     }
 
-    /// Gives one object. Freed ones come first, because they are likelier to be in memory.
-    pub fn take(&self) -> Option<*mut u8> {
+    /// Gives one object. Freed ones come first, because they are likelier to be in memory. `carve` sees one that was
+    /// never given before it counts, so that a fork child begins with it again.
+    pub fn take(&self, carve: impl FnOnce(*mut u8)) -> Option<*mut u8> {
         self.is_subreleased.store(false, Relaxed);
         let carved = self.carved.load(Relaxed);
         if self.freed.load(Relaxed) > 0 {
@@ -198,8 +199,11 @@ impl Span {
             // A former use of the granule may have left bits there.
             self.word(carved as usize / 64).store(0, Relaxed);
         }
+        let object = self.object(carved);
+        carve(object);
+        compiler_fence(Release);
         self.carved.store(carved + 1, Relaxed);
-        Some(self.object(carved))
+        Some(object)
     }
 
     /// Finds a set bit, from the hint on and around; there is one.
@@ -319,7 +323,7 @@ mod tests {
     fn span_gives_each_object_once_and_again_after_free() {
         for object_bytes in [16, 48, 1024, 3584] {
             let (span, _bits) = span_of(object_bytes);
-            let objects: Vec<_> = core::iter::from_fn(|| span.take()).collect();
+            let objects: Vec<_> = core::iter::from_fn(|| span.take(|_| ())).collect();
             assert_eq!(objects.len(), GRANULE / object_bytes);
             assert!(objects.windows(2).all(|pair| pair[1] as usize - pair[0] as usize == object_bytes));
             for &object in objects.iter().rev() {
@@ -327,7 +331,7 @@ mod tests {
                 span.check_valid();
             }
             assert!(span.is_unused());
-            let mut again: Vec<_> = core::iter::from_fn(|| span.take()).collect();
+            let mut again: Vec<_> = core::iter::from_fn(|| span.take(|_| ())).collect();
             again.sort();
             assert_eq!(again, objects);
         }
@@ -336,7 +340,7 @@ mod tests {
     #[test]
     fn rows_of_free_objects_are_shown() {
         let (span, _bits) = span_of(1024);
-        let objects: Vec<_> = (0..10).filter_map(|_| span.take()).collect();
+        let objects: Vec<_> = (0..10).filter_map(|_| span.take(|_| ())).collect();
         [1, 2, 5].into_iter().for_each(|index| span.put(objects[index]).unwrap());
         let mut rows = Vec::new();
         span.for_each_free_row(|start, bytes| rows.push(((start as usize - objects[0] as usize) / 1024, bytes / 1024)));
@@ -346,7 +350,7 @@ mod tests {
     #[test]
     fn misuse_is_told() {
         let (span, _bits) = span_of(48);
-        let object = span.take().unwrap();
+        let object = span.take(|_| ()).unwrap();
         assert_eq!(span.put(object.wrapping_add(16)), Err(Misuse::NotAnObject));
         assert_eq!(span.put(object.wrapping_add(48)), Err(Misuse::NotAnObject), "never carved");
         assert_eq!(span.put(object), Ok(()));

@@ -86,6 +86,10 @@ pub const TABLE: &[Setting] = &[
         "After a misuse of the heap was found and told on standard error. `abort`: end the program. `report`: go on; \
          the free is ignored, and `realloc` returns null with `EINVAL`. After 100 lines, findings are only counted.",
     ),
+    row("harden", one_of("off on"), "off", "", AtStart).help(
+        "`on`: find writes out of bounds and after a free in blocks of malloc, when they are freed or used \
+         again; hand out blocks in random order, and use freed ones later. Blocks above 32 KiB get guard pages.",
+    ),
     row("keep", Number(0, u32::MAX), "1", "MiB", AtStart)
         .help("Dirty memory that free runs may keep. Memory above it returns to the system even if it is not idle."),
     row("huge", one_of("system avoid"), "system", "", AtStart).help(
