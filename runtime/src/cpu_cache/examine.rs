@@ -120,8 +120,7 @@ impl CpuCaches {
         }
         let Some(mut magazine) = word.take(word.look()) else { return self.depot.put_one(cache, object) };
         let is_free = magazine.view().objects().any(|free| free == object);
-        // A thread with a slot of its own keeps it, and no other thread could look into its magazine.
-        let goes_in = !is_free && !magazine.is_full() && slot::mode() == slot::Mode::ConcurrencyId;
+        let goes_in = !is_free && !magazine.is_full();
         if goes_in {
             magazine.push(object);
         }
@@ -144,13 +143,13 @@ impl CpuCaches {
         }
     }
 
-    /// Looks at what threads freed in a hurry to the calling thread's slot, in size classes. Its free magazines go back
-    /// to their spans, which finds pointers that are there twice, and then nothing in its allocation magazines is free.
+    /// Looks at the magazines of the calling thread's slot, in size classes. Its free magazines go back to their spans,
+    /// which finds pointers that are there twice, and then nothing in its allocation magazines is free.
     pub fn examine_own(&self) {
         let Some(slot) = slot::current() else { return };
         let examine = || {
             let classes = self.depot.central.caches().take_while(|cache| cache.state().is_none());
-            for cache in classes.filter(|&cache| cache.is_used_in(slot) && !self.examines(cache, slot)) {
+            for cache in classes.filter(|cache| cache.is_used_in(slot)) {
                 self.drain_own_word(SlotWord::new(cache, slot, Side::Free));
                 let word = SlotWord::new(cache, slot, Side::Allocation);
                 if let Some(magazine) = word.take(word.look()) {

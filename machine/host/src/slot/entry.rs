@@ -35,7 +35,7 @@ macro_rules! take_body {
                 head = "r8", object = "rax", empty = "{slow}", leave = "{slow}"
             ),
             "ret",
-            ".p2align 6",
+            ".p2align 7",
             limit = const $limit,
             table = const $table,
             slow = sym $slow,
@@ -89,7 +89,7 @@ macro_rules! put_body {
                 head = "r8" "r8d", object = "rdi", leave = "{slow}"
             ),
             "ret",
-            ".p2align 6",
+            ".p2align 7",
             map = const $map,
             mask = const $mask,
             slow = sym $slow,
@@ -120,7 +120,7 @@ macro_rules! cache_take_body {
                 head = "r8", object = "rax", empty = "{slow}", leave = "{slow}"
             ),
             "ret",
-            ".p2align 6",
+            ".p2align 7",
             slow = sym $slow,
             words = sym $crate::slot::WORDS,
             shift = const $crate::slot::AREA_SHIFT,
@@ -148,7 +148,7 @@ macro_rules! cache_put_body {
                 head = "r8" "r8d", object = "rsi", leave = "{slow}"
             ),
             "9: ret",
-            ".p2align 6",
+            ".p2align 7",
             slow = sym $slow,
             words = sym $crate::slot::WORDS,
             shift = const $crate::slot::AREA_SHIFT,
