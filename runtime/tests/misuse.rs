@@ -121,8 +121,19 @@ fn write(block: *mut u8, offset: isize) {
     unsafe { block.offset(offset).write_volatile(0x2a) }
 }
 
+/// A block that begins inside a line of memory, or at the beginning of one, with another block before it.
+fn inside_a_line(is_inside: bool) -> *mut u8 {
+    let mut blocks: Vec<_> = (0..200).map(|_| block(40)).collect();
+    blocks.sort();
+    blocks
+        .into_iter()
+        .skip(100)
+        .find(|&block| (block as usize).is_multiple_of(64) != is_inside)
+        .expect("one of four is")
+}
+
 /// What is done to a hardened heap, what is said of it, and how it is done. The heap is looked at when the program ends.
-const CRIMES_HARDENED: [(&str, &str, fn()); 8] = [
+const CRIMES_HARDENED: [(&str, &str, fn()); 9] = [
     ("byte behind the end", "overflow", || {
         let block = block_with_neighbour(40);
         write(block, 40);
@@ -130,11 +141,11 @@ const CRIMES_HARDENED: [(&str, &str, fn()); 8] = [
     }),
     ("byte behind the end of a block that stays", "overflow", || write(block_with_neighbour(40), 47)),
     ("byte before the beginning", "underflow", || {
-        let mut blocks: Vec<_> = (0..200).map(|_| block(40)).collect();
-        blocks.sort();
-        write(blocks[100], -1);
-        free(blocks[100]);
+        let block = inside_a_line(true);
+        write(block, -1);
+        free(block);
     }),
+    ("byte before the beginning, in another line", "overflow", || write(inside_a_line(false), -1)),
     ("byte behind the end of a large block", "overflow", || {
         let block = block(100_000);
         write(block, 100_000);

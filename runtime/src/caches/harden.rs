@@ -18,6 +18,7 @@
 
 use super::heap::{Heap, heap};
 use super::object_cache::{ObjectCache, Wanted};
+use super::sharing::enter;
 use crate::central::size_class::{self, CLASSES};
 use crate::central::{CacheRef, CacheState};
 use crate::misuse::{self, Call, Damage, Found, Line, Object};
@@ -25,18 +26,29 @@ use crate::observe::page::Text;
 use crate::page_heap::{PAGE, Span};
 use core::fmt::Write;
 use core::ops::Range;
+use core::slice;
 use core::sync::atomic::{AtomicU8, AtomicU64};
 use machine::process;
 use machine::sync::Ordering::Relaxed;
 
 /// Bytes of the tail.
-const TAIL: usize = size_of::<u64>();
+pub(super) const TAIL: usize = size_of::<u64>();
 /// Fills freed blocks: no valid address, and an odd one.
-const FILL: u8 = 0xdb;
+const FILL: u64 = u64::from_ne_bytes([0xdb; 8]);
 /// The tail of a free block holds this in place of a length.
 const FREE: u64 = 1 << 40;
 /// The tail while a thread changes the block's state.
 const BUSY: u64 = 2 << 40;
+/// The tail of a block that was never handed out, and so is not filled.
+const FRESH: u64 = 3 << 40;
+
+/// Bytes of each part of a free block that is looked at before its use.
+const GLANCE: usize = 256;
+/// The longest block that is filled as a whole.
+const MOST_FILLED: usize = 8 << 10;
+const LINE: usize = 64;
+/// Words that are compared at once.
+const LANES: usize = 4;
 
 /// An object of a hardened cache.
 #[derive(Clone, Copy)]
@@ -44,6 +56,8 @@ struct Hard {
     start: *mut u8,
     /// Bytes up to the tail.
     room: usize,
+    /// Mixed into the tail.
+    seal: u64,
 }
 
 /// The meaning of a tail.
@@ -52,57 +66,119 @@ enum Says {
     InUse(usize),
     Free,
     Busy,
+    Fresh,
     Nonsense,
 }
 
 impl Hard {
-    fn tail(&self) -> &AtomicU64 {
-        // SAFETY: the object is that long, and never unmapped while its span is in the cache.
-        unsafe { &*self.start.add(self.room).cast::<AtomicU64>() }
+    /// The object that begins at an address. `room` is a multiple of 8.
+    #[inline(always)]
+    fn at(start: *mut u8, room: usize) -> Self {
+        let mixed = (start as u64 ^ heap().secret()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Hard { start, room, seal: mixed ^ mixed >> 29 }
     }
 
-    fn seal(self) -> u64 {
-        let mixed = (self.start as u64 ^ heap().secret()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ mixed >> 29
+    fn word(self, at: usize) -> &'static AtomicU64 {
+        // Core's atomics: at exit, other threads may still write, and the simulated machine spends no step on a word.
+        // SAFETY: within the object, which is never unmapped meanwhile, and aligned.
+        unsafe { &*self.start.add(at).cast::<AtomicU64>() }
     }
 
+    fn tail(self) -> &'static AtomicU64 {
+        self.word(self.room)
+    }
+
+    #[inline(always)]
     fn says(self) -> Says {
-        match self.tail().load(Relaxed) ^ self.seal() {
+        match self.tail().load(Relaxed) ^ self.seal {
             FREE => Says::Free,
             BUSY => Says::Busy,
+            FRESH => Says::Fresh,
             bytes if bytes <= self.room as u64 => Says::InUse(bytes as usize),
             _ => Says::Nonsense,
         }
     }
 
-    fn slack_byte(self) -> u8 {
-        (self.seal() >> 56) as u8
+    fn say(self, what: u64) {
+        self.tail().store(self.seal ^ what, Relaxed);
     }
 
-    /// The first byte from `from` on, below the tail, that is not as expected.
-    fn first_change(self, from: usize, expected: u8) -> Option<usize> {
-        // Core's atomics: at exit, other threads may still write, and the simulated machine spends no step on a byte.
-        // SAFETY: within the object, which is never unmapped meanwhile, and aligned.
+    /// What the slack of eight bytes holds.
+    fn slack(self) -> u64 {
+        self.seal.rotate_left(24)
+    }
+
+    /// The bits of the first word with slack that are the slack's.
+    fn slack_bits(bytes: usize) -> u64 {
+        u64::MAX << (bytes % 8 * 8)
+    }
+
+    /// Fills the slack behind so many bytes.
+    #[inline(always)]
+    fn fill_slack(self, bytes: usize) {
+        let (first, bits, wide) = (bytes / 8 * 8, Self::slack_bits(bytes), self.slack());
+        if bytes < self.room {
+            let word = self.word(first);
+            word.store(word.load(Relaxed) & !bits | wide & bits, Relaxed);
+            (first + 8..self.room).step_by(8).for_each(|at| self.word(at).store(wide, Relaxed));
+        }
+    }
+
+    /// Whether the slack behind so many bytes is as it was filled.
+    #[inline(always)]
+    fn has_slack(self, bytes: usize) -> bool {
+        let (first, wide) = (bytes / 8 * 8, self.slack());
+        bytes == self.room
+            || (self.word(first).load(Relaxed) ^ wide) & Self::slack_bits(bytes) == 0
+                && self.holds(first + 8..self.room, wide)
+    }
+
+    /// The parts that are looked at before a free object is used: its beginning, and a place that depends on the secret.
+    #[inline(always)]
+    fn glances(self) -> [Range<usize>; 2] {
+        let hidden = (self.seal >> 48) as usize * self.room >> 16;
+        let hidden = hidden / LINE * LINE;
+        let second = if self.room <= GLANCE { 0..0 } else { hidden..(hidden + GLANCE).min(self.room) };
+        [0..self.room.min(GLANCE), second]
+    }
+
+    /// The parts that are filled while an object is free.
+    #[inline(always)]
+    fn filled(self) -> [Range<usize>; 2] {
+        if self.room <= MOST_FILLED { [0..self.room, 0..0] } else { self.glances() }
+    }
+
+    /// Whether all words of a part hold `wide`. The caller owns them.
+    #[inline(always)]
+    fn holds(self, part: Range<usize>, wide: u64) -> bool {
+        // SAFETY: within the object, and aligned. The compiler makes vectors of it.
+        let words = unsafe { slice::from_raw_parts(self.start.add(part.start).cast::<u64>(), part.len() / 8) };
+        let (lines, rest) = words.as_chunks::<LANES>();
+        let mut changed = [0; LANES];
+        for line in lines {
+            changed.iter_mut().zip(line).for_each(|(changed, word)| *changed |= word ^ wide);
+        }
+        changed.into_iter().chain(rest.iter().map(|word| word ^ wide)).fold(0, |all, word| all | word) == 0
+    }
+
+    /// The first byte of a part that has changed.
+    #[cold]
+    fn first_change(self, mut part: Range<usize>, wide: u64) -> Option<usize> {
+        let expected = wide.to_ne_bytes();
+        // SAFETY: as for words.
         let byte = |at: usize| unsafe { &*self.start.add(at).cast::<AtomicU8>() }.load(Relaxed);
-        // SAFETY: as above.
-        let word = |at: usize| unsafe { &*self.start.add(at).cast::<AtomicU64>() }.load(Relaxed);
-        let (words, wide) = (from.next_multiple_of(8).min(self.room), u64::from_ne_bytes([expected; 8]));
-        let changed = |bytes: Range<usize>| bytes.into_iter().find(|&at| byte(at) != expected);
-        changed(from..words).or_else(|| {
-            let at = (words..self.room).step_by(8).find(|&at| word(at) != wide)?;
-            changed(at..at + 8)
-        })
+        part.find(|&at| byte(at) != expected[at % 8])
     }
 
     /// The damage to a block in use or free, if there is any; some(none): to its tail.
     fn damage(self) -> Option<Option<Damage>> {
-        let (from, byte, is_free) = match self.says() {
-            Says::InUse(bytes) => (bytes, self.slack_byte(), false),
-            Says::Free => (0, FILL, true),
-            Says::Busy => return None,
+        let (at, is_free) = match self.says() {
+            Says::InUse(bytes) => (self.first_change(bytes..self.room, self.slack()), false),
+            Says::Free => (self.filled().into_iter().find_map(|part| self.first_change(part, FILL)), true),
+            Says::Busy | Says::Fresh => return None,
             Says::Nonsense => return Some(None),
         };
-        self.first_change(from, byte).map(|at| Some(Damage { at, is_free }))
+        Some(Some(Damage { at: at?, is_free }))
     }
 
     /// Reports an error in the block.
@@ -112,75 +188,86 @@ impl Hard {
         misuse::report(found(object), Call::Free, self.start);
     }
 
+    #[cold]
+    fn report_damage(self) {
+        if let Some(damage) = self.damage() {
+            self.report(|object| damage.map_or(Found::Overwritten(object), |damage| Found::Damaged(damage, object)));
+        }
+    }
+
     /// Makes a free object one in use.
+    #[inline(always)]
     fn employ(self, bytes: usize) -> *mut u8 {
-        if self.says() != Says::Free {
-            self.report(Found::Overwritten);
+        match self.says() {
+            Says::Fresh => {}
+            Says::Free if self.glances().into_iter().all(|part| self.holds(part, FILL)) => {}
+            _ => self.report_unfit(),
         }
-        if let Some(at) = self.first_change(0, FILL) {
-            self.report(|object| Found::Damaged(Damage { at, is_free: true }, object));
-        }
-        self.tail().store(self.seal() ^ BUSY, Relaxed);
-        // SAFETY: the memory is the object's, which is ours.
-        unsafe { self.start.add(bytes).write_bytes(self.slack_byte(), self.room - bytes) };
-        self.tail().store(self.seal() ^ bytes as u64, Relaxed);
+        self.say(BUSY);
+        self.fill_slack(bytes);
+        self.say(bytes as u64);
         self.start
     }
 
+    /// Reports that a free object is not as it should be. One in use was freed by two threads at the same moment.
+    #[cold]
+    fn report_unfit(self) {
+        match self.says() {
+            Says::InUse(_) | Says::Busy => self.report(|object| Found::DoubleFree(Some(object))),
+            _ => self.report_damage(),
+        }
+    }
+
     /// Makes an object in use a free one. False: it is not, which was reported.
+    #[inline(always)]
     fn retire(self, before: Option<Hard>) -> bool {
-        let busy = self.seal() ^ BUSY;
-        let bytes = match self.says() {
-            Says::InUse(bytes) => bytes,
-            Says::Free | Says::Busy => {
-                self.report(|object| Found::DoubleFree(Some(object)));
-                return false;
-            }
-            Says::Nonsense => {
-                self.report(Found::Overwritten);
-                return false;
-            }
-        };
-        if let Some(at) = self.first_change(bytes, self.slack_byte()) {
-            self.report(|object| Found::Damaged(Damage { at, is_free: false }, object));
+        let Says::InUse(bytes) = self.says() else { return self.report_unused() };
+        if !self.has_slack(bytes) {
+            self.report_damage();
         }
         if before.is_some_and(|before| before.says() == Says::Nonsense) {
             self.report(Found::WrittenBefore);
         }
-        // Of two threads that free it at once, one succeeds.
-        let is_ours = self.tail().compare_exchange(self.seal() ^ bytes as u64, busy, Relaxed, Relaxed).is_ok();
-        if is_ours {
-            self.fill();
-            self.tail().store(self.seal() ^ FREE, Relaxed);
-        } else {
-            self.report(|object| Found::DoubleFree(Some(object)));
+        self.say(BUSY);
+        for part in self.filled() {
+            // SAFETY: the memory is the object's, which is ours.
+            unsafe { self.start.add(part.start).write_bytes(FILL as u8, part.len()) };
         }
-        is_ours
+        self.say(FREE);
+        true
     }
 
-    fn fill(self) {
-        // SAFETY: the memory is the object's, which is ours.
-        unsafe { self.start.write_bytes(FILL, self.room) };
+    #[cold]
+    fn report_unused(self) -> bool {
+        match self.says() {
+            Says::Nonsense => self.report(Found::Overwritten),
+            _ => self.report(|object| Found::DoubleFree(Some(object))),
+        }
+        false
     }
 }
 
 /// Makes a free object of raw memory.
 unsafe fn carve_object(state: &CacheState, start: *mut u8) {
-    let hard = Hard { start, room: CacheRef::of(state).object_bytes() - TAIL };
-    hard.fill();
-    hard.tail().store(hard.seal() ^ FREE, Relaxed);
+    Hard::at(start, CacheRef::of(state).object_bytes() - TAIL).say(FRESH);
 }
 
 /// The object of a span that begins at a block, and the one before it. None: none begins there, which was reported.
+#[inline(always)]
 fn at(span: &Span, block: *mut u8, call: Call) -> Option<(Hard, Option<Hard>)> {
     let (start, room) = (span.object_at(block), span.object_bytes() - TAIL);
     if start != Some(block) {
-        let of = start.map(|start| Object { start, bytes: room, cache: Text::NONE });
-        misuse::report(Found::Interior(of), call, block);
+        report_interior(start, room, call, block);
         return None;
     }
     let before = block.wrapping_sub(span.object_bytes());
-    Some((Hard { start: block, room }, (before >= span.start()).then_some(Hard { start: before, room })))
+    let is_near = before >= span.start() && !(block as usize).is_multiple_of(LINE);
+    Some((Hard::at(block, room), is_near.then(|| Hard::at(before, room))))
+}
+
+#[cold]
+fn report_interior(start: Option<*mut u8>, bytes: usize, call: Call, block: *mut u8) {
+    misuse::report(Found::Interior(start.map(|start| Object { start, bytes, cache: Text::NONE })), call, block);
 }
 
 impl Heap {
@@ -191,16 +278,24 @@ impl Heap {
     /// Hardens all size classes. Earlier allocations stay as they are.
     pub(crate) fn harden(&self) {
         self.cold.secret.store(process::randomness() | 1, Relaxed);
-        for class in 1..CLASSES {
+        self.page_heap().keep_blocks();
+        self.serve_classes_by((1..CLASSES).filter_map(|class| {
             let (bytes, mut name) = (size_class::size(class), Line::new());
             let _ = write!(name, "malloc-{bytes}");
             // Aligned requests get a class whose size is a multiple of the alignment.
             let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
-            match ObjectCache::create_hardened(&Wanted::plain(name.as_bytes(), bytes + TAIL, alignment), carve_object) {
-                Some(cache) => self.watch_class(class, cache),
-                None => process::complain(b"commensal: no memory to harden a size class; it is not hardened\n"),
+            let cache = ObjectCache::create_hardened(&Wanted::plain(name.as_bytes(), bytes, alignment), carve_object);
+            if cache.is_none() {
+                process::complain(b"commensal: no memory to harden a size class; it is not hardened\n");
             }
-        }
+            Some((class, cache?))
+        }));
+    }
+
+    /// Bytes to look up the class of a request. A hardened block needs a tail as well.
+    #[inline]
+    pub(crate) fn with_tail(&self, bytes: usize) -> usize {
+        if self.is_hardened() { bytes + TAIL } else { bytes }
     }
 
     // ---- large blocks ----
@@ -208,12 +303,10 @@ impl Heap {
     /// Notes the length of a large block, and fills the rest of its last page. Only blocks with a mapping of their own
     /// have that, between guard pages.
     pub(crate) fn seal_large(&self, start: *mut u8, bytes: usize) {
-        if self.secret() != 0
+        if self.is_hardened()
             && let Some(room) = self.page_heap().note_length(start, bytes)
         {
-            let hard = Hard { start, room };
-            // SAFETY: the block is that long, and ours.
-            unsafe { start.add(bytes).write_bytes(hard.slack_byte(), room - bytes) };
+            Hard::at(start, room).fill_slack(bytes);
         }
     }
 
@@ -221,8 +314,8 @@ impl Heap {
     pub(crate) fn unseal_large(&self, start: *mut u8) -> Option<usize> {
         let (bytes, room) = self.page_heap().length(start)?;
         self.page_heap().forget_length(start);
-        let hard = Hard { start, room };
-        if let Some(at) = hard.first_change(bytes, hard.slack_byte()) {
+        let hard = Hard::at(start, room);
+        if let Some(at) = hard.first_change(bytes..room, hard.slack()) {
             hard.report(|object| Found::Damaged(Damage { at, is_free: false }, object));
         }
         Some(bytes)
@@ -232,7 +325,7 @@ impl Heap {
 
     /// Looks at all blocks, as the program ends. Other threads may still use some, so it looks twice.
     pub(crate) fn check_hardened(&self) {
-        if self.secret() == 0 {
+        if !self.is_hardened() {
             return;
         }
         self.page_heap().for_each_span(|span| {
@@ -242,11 +335,9 @@ impl Heap {
                 return;
             }
             for start in span.carved().take_while(|_| span.cache() == number) {
-                let hard = Hard { start, room: span.object_bytes() - TAIL };
-                if let Some(found) = hard.damage().filter(|&found| hard.damage() == Some(found)) {
-                    hard.report(|object| {
-                        found.map_or(Found::Overwritten(object), |damage| Found::Damaged(damage, object))
-                    });
+                let hard = Hard::at(start, span.object_bytes() - TAIL);
+                if hard.damage().is_some_and(|found| hard.damage() == Some(found)) {
+                    hard.report_damage();
                 }
             }
         });
@@ -254,30 +345,46 @@ impl Heap {
 
     // ---- blocks of size classes ----
 
-    /// Bits that differ with each object and draw.
-    fn random(&self, object: usize) -> usize {
-        let mixed = (object as u64 ^ self.secret() ^ machine::clock::coarse()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed ^ mixed >> 31).wrapping_mul(0xd6e8_feb8_6659_fd93) as usize >> 40
+    #[inline(always)]
+    pub(crate) fn is_hardened(&self) -> bool {
+        self.secret() != 0
     }
 
     /// A block of the slot's allocation magazine.
+    #[inline(always)]
     pub(super) fn take_hardened(&self, cache: CacheRef, bytes: usize) -> Option<*mut u8> {
-        let start = self.cpu.take_shuffled(cache, |top| self.random(top as usize))?;
-        Some(Hard { start, room: cache.object_bytes() - TAIL }.employ(bytes))
+        let start = self.cpu.take(cache)?;
+        Some(Hard::at(start, cache.object_bytes() - TAIL).employ(bytes))
     }
 
     /// A block by any way left.
+    #[cold]
     pub(super) fn refill_hardened(&self, cache: CacheRef, bytes: usize) -> Option<*mut u8> {
-        let start = self.cpu.refill_shuffled(cache, |top| self.random(top as usize))?;
-        Some(Hard { start, room: cache.object_bytes() - TAIL }.employ(bytes))
+        let start = self.cpu.refill_shuffled(cache, self.secret() ^ machine::clock::coarse())?;
+        Some(Hard::at(start, cache.object_bytes() - TAIL).employ(bytes))
     }
 
-    pub(super) fn put_hardened(&self, cache: CacheRef, span: &Span, block: *mut u8) {
-        if let Some((hard, before)) = at(span, block, Call::Free)
+    /// Frees a block of a hardened class. False: it is none.
+    #[inline(never)]
+    pub(crate) fn free_hardened(&self, block: *mut u8) -> bool {
+        let Some(span) = self.page_heap().span_of(block) else { return false };
+        let cache = self.central().cache(span.cache());
+        let is_one = ObjectCache::of(cache).is_some_and(ObjectCache::is_hardened);
+        if is_one
+            && let Some((hard, before)) = at(span, block, Call::Free)
             && hard.retire(before)
+            && !self.cpu.put_quarantined(cache, block)
         {
-            self.cpu.put_shuffled(cache, block, self.random(block as usize));
+            self.begin_quarantine(cache, block);
         }
+        is_one
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_quarantine(&self, cache: CacheRef, block: *mut u8) {
+        enter();
+        self.cpu.begin_quarantine(cache, block);
     }
 
     /// Bytes that were asked for. None: the block is free or damaged, which was reported.
@@ -285,7 +392,7 @@ impl Heap {
         let hard = at(span, block, Call::Realloc)?.0;
         match hard.says() {
             Says::InUse(bytes) => return Some(bytes),
-            Says::Free | Says::Busy => hard.report(Found::UsedAfterFree),
+            Says::Free | Says::Busy | Says::Fresh => hard.report(Found::UsedAfterFree),
             Says::Nonsense => hard.report(Found::Overwritten),
         }
         None

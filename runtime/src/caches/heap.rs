@@ -204,6 +204,10 @@ impl ClassTable {
         let steps = (0..STEPS).filter(|step| size_class::class_for(step * STEP) == class);
         steps.for_each(|step| self.0[step].store(0, Ordering::Relaxed));
     }
+
+    pub(super) fn forget_all(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
 }
 
 // ---- the region ----

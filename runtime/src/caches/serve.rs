@@ -4,9 +4,10 @@
 //! path. It finds their kind by their span or segment. A batch has objects that wait for a grace period.
 
 use super::debug::Debug;
+use super::harden::TAIL;
 use super::heap::Heap;
 use super::object_cache::ObjectCache;
-use crate::central::size_class::{self, CLASSES};
+use crate::central::size_class::{self, LARGEST, class_for_aligned};
 use crate::central::{CacheRef, MOST_POINTERS};
 use crate::depot::{Batch, View};
 use crate::misuse::{self, Call};
@@ -18,7 +19,7 @@ use machine::{here, slot};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Special {
     Watched(&'static ObjectCache, &'static Debug),
-    Hardened(CacheRef, &'static Span),
+    Hardened(&'static Span),
     /// An object of another cache that a program made.
     Object(CacheRef),
     /// A large block, or no block.
@@ -56,9 +57,19 @@ impl Heap {
 
     /// Makes a debug cache serve a class. A thread that has just looked up the class takes one more of its own.
     pub(super) fn watch_class(&self, class: usize, cache: &'static ObjectCache) {
-        // Release pairs with the acquire in `watching`.
-        self.cold.watching[class].store((&raw const cache.state).cast_mut(), Ordering::Release);
+        self.serve_class_by(class, cache);
         self.classes.forget(class);
+    }
+
+    fn serve_class_by(&self, class: usize, cache: &'static ObjectCache) {
+        // Release pairs with the acquire in `server`.
+        self.cold.watching[class].store((&raw const cache.state).cast_mut(), Ordering::Release);
+    }
+
+    /// Makes hardened caches serve all classes.
+    pub(super) fn serve_classes_by(&self, caches: impl Iterator<Item = (usize, &'static ObjectCache)>) {
+        caches.for_each(|(class, cache)| self.serve_class_by(class, cache));
+        self.classes.forget_all();
     }
 
     /// The cache of another kind that serves a class, for threads in no group.
@@ -74,8 +85,7 @@ impl Heap {
 
     /// Sends all allocations of size classes to slow paths for ever, because groups may serve them.
     pub(crate) fn begin_groups(&self) {
-        (1..CLASSES).for_each(|class| self.classes.forget(class));
-        self.classes.forget(0);
+        self.classes.forget_all();
         self.cold.has_groups.store(true, Ordering::Release);
     }
 
@@ -85,10 +95,26 @@ impl Heap {
         self.cold.has_groups.load(Ordering::Acquire)
     }
 
+    /// The class of a request, for threads in no group. None: a large block serves it.
+    #[inline]
+    fn class_of(&self, bytes: usize, alignment: usize) -> Option<usize> {
+        class_for_aligned(self.with_tail(bytes), alignment)
+    }
+
+    /// A hardened block of the slot's magazine, in no group.
+    #[inline(always)]
+    pub(crate) fn take_hardened_at_hand(&self, bytes: usize) -> Option<*mut u8> {
+        let bytes_with_tail = Some(bytes + TAIL).filter(|&bytes| bytes <= LARGEST)?;
+        match self.server(size_class::class_for(bytes_with_tail)) {
+            Server::Hardened(cache) => self.take_hardened(cache, bytes),
+            Server::Watching(..) | Server::Class(_) => None,
+        }
+    }
+
     /// The fast path or an exchange of magazines, in no group, where another kind may serve the class.
     #[inline]
-    pub(crate) fn take_at_hand(&self, class: usize, bytes: usize) -> Option<*mut u8> {
-        match self.server(class) {
+    pub(crate) fn take_at_hand(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
+        match self.server(self.class_of(bytes, alignment)?) {
             Server::Watching(..) => None,
             Server::Hardened(cache) => self.take_hardened(cache, bytes),
             Server::Class(cache) => self.cpu.take(cache).or_else(|| self.cpu.swap(cache)),
@@ -96,8 +122,8 @@ impl Heap {
     }
 
     /// An object of a class or of the cache in its place, for a thread in no group. `from` is the caller's address.
-    pub(crate) fn refill(&self, class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
-        match self.server(class) {
+    pub(crate) fn refill(&self, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
+        match self.server(self.class_of(bytes, alignment)?) {
             Server::Watching(cache, debug) => cache.take_watched(debug, bytes, from),
             Server::Hardened(cache) => self.refill_hardened(cache, bytes),
             Server::Class(cache) => self.cpu.refill(cache),
@@ -118,7 +144,7 @@ impl Heap {
         let Some(object_cache) = ObjectCache::of(cache) else { return Special::Object(cache) };
         match object_cache.debug() {
             Some(debug) => Special::Watched(object_cache, debug),
-            None if object_cache.is_hardened() => Special::Hardened(cache, span),
+            None if object_cache.is_hardened() => Special::Hardened(span),
             None => Special::Object(cache),
         }
     }
@@ -127,7 +153,7 @@ impl Heap {
     pub(crate) fn usable_bytes(&self, block: *mut u8) -> usize {
         match self.special_at(block) {
             Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0).unwrap_or(0),
-            Special::Hardened(_, span) => self.hardened_bytes(span, block).unwrap_or(0),
+            Special::Hardened(span) => self.hardened_bytes(span, block).unwrap_or(0),
             Special::Object(_) | Special::Large => self.bytes_of_special(block),
         }
     }
@@ -151,7 +177,7 @@ impl Heap {
         unsafe {
             match self.special_at(block) {
                 Special::Watched(cache, debug) => cache.put_watched(debug, block, from),
-                Special::Hardened(cache, span) => self.put_hardened(cache, span, block),
+                Special::Hardened(_) => _ = self.free_hardened(block),
                 Special::Object(cache) => self.cpu.put(cache, block),
                 Special::Large => self.free_large_of_any(block),
             }
@@ -160,6 +186,7 @@ impl Heap {
 
     /// Frees a large block, charged to a group or not.
     /// Safety: if it is a block, the caller owns it and gives it up.
+    #[inline(never)]
     pub(crate) unsafe fn free_large_of_any(&self, block: *mut u8) {
         let Some(pages) = self.demand_large(block, Call::Free) else { return };
         self.unseal_large(block);

@@ -57,9 +57,10 @@ pub const fn class_for(bytes: usize) -> usize {
 }
 
 /// The smallest class of at least `bytes` whose objects are aligned to `alignment`, a power of two up to a page.
+#[inline]
 pub fn class_for_aligned(bytes: usize, alignment: usize) -> Option<usize> {
     let least = Some(bytes.max(alignment)).filter(|&least| least <= LARGEST)?;
-    (class_for(least)..CLASSES).find(|&class| size(class).is_multiple_of(alignment))
+    (class_for(least)..CLASSES).find(|&class| size(class) & (alignment - 1) == 0)
 }
 
 #[cfg(test)]

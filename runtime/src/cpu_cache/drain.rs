@@ -121,7 +121,8 @@ impl CpuCaches {
             let magazines = self.drain(Which::All, Why::Trim);
             self.drain_page_lists();
             let of_magazines = self.depot.spare().release(heap.locks());
-            (magazines, of_magazines + if keep == 0 { heap.release_segments() } else { 0 })
+            let of_blocks = heap.release_blocks();
+            (magazines, of_blocks + of_magazines + if keep == 0 { heap.release_segments() } else { 0 })
         });
         drained.unwrap_or_default()
     }

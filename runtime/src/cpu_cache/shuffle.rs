@@ -1,79 +1,59 @@
-//! Magazines of hardened caches: objects come from random places, and freed ones wait for a random time.
+//! Magazines of hardened caches: objects come in random order, and freed ones wait.
 //!
 //! ```text
-//!   free ──▶ random place of the free magazine ──▶ what lay there ──▶ allocation magazine ──▶ random one ──▶ malloc
+//!   free ──▶ free magazine, until it is full ──▶ depot ──▶ shuffled ──▶ allocation magazine ──▶ malloc
 //! ```
 //!
-//! The free magazine is the slot's quarantine: it never becomes the allocation magazine. Slow paths alone use both, so
-//! each operation takes a magazine out of its word and puts it back.
-//!
-//! Source: the random replacement of DieHard and its successors.
+//! The free magazine is the slot's quarantine: no object leaves it before it is full.
 
-use super::slot_word::{Side, SlotWord};
+use super::slot_word::{Side, SlotWord, push};
 use super::tier::CpuCaches;
 use crate::central::{CacheRef, Path};
+use crate::depot::Magazine;
 use machine::{here, slot};
 
 impl CpuCaches {
-    /// An object of the slot's allocation magazine, at the place that `random` makes of its topmost.
-    pub fn take_shuffled(&self, cache: CacheRef, random: impl FnOnce(*mut u8) -> usize) -> Option<*mut u8> {
-        let word = SlotWord::new(cache, slot::current_if_given()?, Side::Allocation);
-        let seen = word.look();
-        if seen.view()?.is_empty() {
-            return None;
-        }
-        let mut magazine = word.take(seen)?;
-        let object = magazine.pop_at(random);
-        if let Err(magazine) = word.put(magazine) {
-            self.depot.push(cache, word.slot, magazine);
-        }
-        object
-    }
-
-    /// The same of a new allocation magazine.
-    pub fn refill_shuffled(&self, cache: CacheRef, random: impl FnOnce(*mut u8) -> usize) -> Option<*mut u8> {
+    /// An object of a new allocation magazine, which is shuffled.
+    #[cold]
+    pub fn refill_shuffled(&self, cache: CacheRef, secret: u64) -> Option<*mut u8> {
         self.put_deferred();
         let Some(slot) = slot::current() else { return self.refill(cache) };
         self.miss(cache, slot, Path::Refill);
-        let mut magazine = self.find_magazine(cache, slot)?;
-        let object = magazine.pop_at(random);
+        let mut magazine = self.take_full_quarantine(cache, slot).or_else(|| self.find_magazine(cache, slot))?;
+        magazine.shuffle(secret);
+        let object = magazine.pop();
         self.install(cache, slot, magazine);
         object
     }
 
-    /// Frees an object to the slot's quarantine. If that is full, the object at the place `random` leaves it.
-    pub fn put_shuffled(&self, cache: CacheRef, object: *mut u8, random: usize) {
-        let Some(slot) = slot::current() else { return self.depot.put_one(cache, object) };
+    fn take_full_quarantine(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
         let word = SlotWord::new(cache, slot, Side::Free);
-        let empty = || {
-            self.miss(cache, slot, Path::Overflow);
-            let magazine = self.depot.find_empty(&self.depot.lock(cache, slot, here!()))?;
-            Some(magazine.sized(cache.shape().most()))
-        };
-        let Some(mut quarantine) = word.take(word.look()).or_else(empty) else {
-            return self.depot.put_one(cache, object);
-        };
-        let leaves = if quarantine.is_full() { Some(quarantine.exchange(random, object)) } else { None };
-        if leaves.is_none() {
-            quarantine.push(object);
-        }
-        if let Err(quarantine) = word.put(quarantine) {
-            self.depot.push(cache, slot, quarantine);
-        }
-        if let Some(object) = leaves {
-            self.put_after_quarantine(cache, slot, object);
-        }
+        let seen = word.look();
+        if seen.view()?.is_full() { word.take(seen) } else { None }
     }
 
-    /// Puts an object into the allocation magazine, or into its span.
-    fn put_after_quarantine(&self, cache: CacheRef, slot: u32, object: *mut u8) {
-        let word = SlotWord::new(cache, slot, Side::Allocation);
+    /// Frees an object to the slot's quarantine. False: it is full.
+    #[inline(always)]
+    pub fn put_quarantined(&self, cache: CacheRef, object: *mut u8) -> bool {
+        // SAFETY: the caller owns the object, and gives it up.
+        unsafe { push(cache, object) }
+    }
+
+    /// Frees an object to a new quarantine. The depot gets the old one.
+    pub fn begin_quarantine(&self, cache: CacheRef, object: *mut u8) {
+        let Some(slot) = slot::current() else { return self.depot.put_one(cache, object) };
+        self.miss(cache, slot, Path::Overflow);
+        self.shrink();
+        let word = SlotWord::new(cache, slot, Side::Free);
         let seen = word.look();
-        let magazine = if seen.view().is_some_and(|view| !view.is_full()) { word.take(seen) } else { None };
-        let Some(mut magazine) = magazine else { return self.depot.put_one(cache, object) };
-        magazine.push(object);
-        if let Err(magazine) = word.put(magazine) {
-            self.depot.push(cache, slot, magazine);
+        let is_full = seen.view().is_none_or(|old| old.is_full()) && !seen.is_draining();
+        let empty = || self.depot.find_empty(&self.depot.lock(cache, slot, here!()));
+        let Some(next) = is_full.then(empty).flatten() else { return self.depot.put_one(cache, object) };
+        let mut next = next.sized(cache.shape().most());
+        next.push(object);
+        match word.swap(seen, next) {
+            Ok(None) => {}
+            Ok(Some(magazine)) | Err(magazine) => self.depot.push(cache, slot, magazine),
         }
     }
 }

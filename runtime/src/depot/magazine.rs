@@ -200,20 +200,18 @@ impl Magazine {
         Magazine(top)
     }
 
-    /// Puts an object at the place of the pointer with an index, modulo their number, which is not 0; returns that one.
-    pub fn exchange(&mut self, index: usize, object: *mut u8) -> *mut u8 {
-        debug_assert!(!self.is_empty());
-        let place = word(self.0 - index % self.len() * 8);
-        let before = place.load(Relaxed) as *mut u8;
-        place.store(object as usize, Relaxed);
-        before
-    }
-
-    /// Pops the pointer with an index, modulo their number, that `random` makes of the topmost.
-    pub fn pop_at(&mut self, random: impl FnOnce(*mut u8) -> usize) -> Option<*mut u8> {
-        let top = self.pop()?;
-        let index = random(top) % (self.len() + 1);
-        Some(if index == 0 { top } else { self.exchange(index - 1, top) })
+    /// Puts the pointers into a random order, which depends on `secret` and on them.
+    pub fn shuffle(&mut self, secret: u64) {
+        let place = |index: usize| word(self.0 - index * 8);
+        let mut random = secret ^ word(self.0).load(Relaxed) as u64;
+        for index in 1..self.len() {
+            // A multiplicative generator; its upper bits are good.
+            random = (random ^ random >> 32 | 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
+            let other = ((random >> 32) * (index as u64 + 1) >> 32) as usize;
+            let (here, there) = (place(index).load(Relaxed), place(other).load(Relaxed));
+            place(index).store(there, Relaxed);
+            place(other).store(here, Relaxed);
+        }
     }
 
     /// For objects that go into it, which is empty, the first on top.

@@ -19,18 +19,15 @@ pub mod statistics;
 
 use crate::caches::{Special, enter, heap};
 use crate::central::CacheRef;
-use crate::central::size_class::{self, LARGEST};
+use crate::central::size_class::{self, LARGEST, class_for_aligned};
 use crate::group::{self, Core};
 use crate::misuse::{self, Call, Found};
 pub use crate::page_heap::PAGE;
-use crate::settings::Key;
 use crate::upcalls::{From, Rest, Visit};
 use crate::upkeep;
 use core::ptr::null_mut;
 pub use machine::process::{Error, keeping_errno, set_error};
 use machine::{process, root, vm};
-
-const HARDEN: Key = Key::of("harden");
 
 /// Alignment of every block.
 pub const ALIGNMENT: usize = 16;
@@ -105,7 +102,8 @@ extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
     if bytes <= LARGEST && root::is_installed() {
         let taken = match heap().server_of(bytes) {
             Some(cache) => heap().cpu.swap(cache),
-            None => take_at_hand(size_class::class_for(bytes), bytes),
+            None if heap().is_hardened() => take_hardened(bytes),
+            None => take_at_hand(bytes, 1),
         };
         if let Some(object) = taken {
             return object;
@@ -127,16 +125,16 @@ extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
 fn refill(bytes: usize, from: usize) -> Option<*mut u8> {
     match heap().server_of(bytes) {
         Some(cache) => heap().cpu.refill(cache),
-        None => refill_other(size_class::class_for(bytes), bytes, from),
+        None => refill_other(bytes, 1, from),
     }
 }
 
 /// [`refill`] where another kind of cache may serve the class: that of the thread's group, if it is inside one.
 #[cold]
-fn refill_other(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
+fn refill_other(bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
     match group::current() {
-        Some(group) => group.allocate_small(class),
-        None => heap().refill(class, bytes, from),
+        Some(group) => group.allocate_small(class_for_aligned(bytes, alignment)?),
+        None => heap().refill(bytes, alignment, from),
     }
 }
 
@@ -144,8 +142,14 @@ fn refill_other(class: usize, bytes: usize, from: usize) -> Option<*mut u8> {
 /// each exchange of magazines would save its registers.
 #[cold]
 #[inline(never)]
-fn take_at_hand(class: usize, bytes: usize) -> Option<*mut u8> {
-    if group::current().is_some() { None } else { heap().take_at_hand(class, bytes) }
+fn take_at_hand(bytes: usize, alignment: usize) -> Option<*mut u8> {
+    if group::current().is_some() { None } else { heap().take_at_hand(bytes, alignment) }
+}
+
+/// The same of a hardened heap.
+#[inline(never)]
+fn take_hardened(bytes: usize) -> Option<*mut u8> {
+    if group::current().is_some() { None } else { heap().take_hardened_at_hand(bytes) }
 }
 
 /// Pages in place of a small object: a signal handler may get no others. A group would refuse them, too.
@@ -171,7 +175,7 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     heap().cpu.visit_own(From::Allocation);
     heap().cpu.drain_before_growth(pages, alignment);
     let page_heap = heap().page_heap();
-    let guarded = if HARDEN.is_on() { page_heap.allocate_block(pages, alignment) } else { None };
+    let guarded = if heap().is_hardened() { page_heap.allocate_block(pages, alignment) } else { None };
     let run = guarded.or_else(|| page_heap.allocate(pages, alignment))?;
     heap().seal_large(run.start, bytes);
     heap().count_large(1, pages as isize);
@@ -200,7 +204,7 @@ pub unsafe extern "C" fn free_slow(block: *mut u8) {
 
 #[cold]
 unsafe extern "C" fn free_slow_for(block: *mut u8, from: usize) {
-    if block.is_null() {
+    if block.is_null() || (heap().is_hardened() && heap().free_hardened(block)) {
         return;
     }
     if !enter() {
@@ -232,7 +236,7 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
     if alignment <= ALIGNMENT {
         return allocate(bytes);
     }
-    let small = if alignment <= PAGE { size_class::class_for_aligned(bytes, alignment) } else { None };
+    let small = if alignment <= PAGE { class_for_aligned(bytes, alignment) } else { None };
     if let Some(class) = small {
         let block = heap().take(size_class::size(class));
         if !block.is_null() {
@@ -241,7 +245,7 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
         return or_out_of_memory(bytes, enter(), || {
             let object = match heap().server_of(size_class::size(class)) {
                 Some(cache) => heap().cpu.refill(cache),
-                None => take_at_hand(class, bytes).or_else(|| refill_other(class, bytes, 0)),
+                None => take_at_hand(bytes, alignment).or_else(|| refill_other(bytes, alignment, 0)),
             };
             object.or_else(|| allocate_page_instead(bytes, alignment))
         });
@@ -352,7 +356,7 @@ unsafe fn reallocate_special(block: *mut u8, bytes: usize) -> *mut u8 {
     // SAFETY: passed on.
     unsafe {
         match heap().special_at(block) {
-            Special::Hardened(_, span) => match heap().hardened_bytes(span, block) {
+            Special::Hardened(span) => match heap().hardened_bytes(span, block) {
                 Some(old) => move_to(allocate(bytes), block, old, bytes),
                 None => invalid(),
             },

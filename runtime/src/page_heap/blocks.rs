@@ -5,6 +5,8 @@
 //! of the block's first page, where a free run has its links. Only the block's owner uses it.
 
 use super::free_runs::FreeRuns;
+use super::guarded::Mapping;
+use super::kept::Table;
 use super::runs::{PageHeap, Run};
 use super::segment::{Kind, Owner};
 use super::{PAGE, UNIT, guarded};
@@ -12,18 +14,25 @@ use core::ptr::{null_mut, with_exposed_provenance_mut};
 use machine::sync::{Ordering, compiler_fence};
 use machine::{here, vm};
 
+/// Bytes that blocks leave unused in mappings that are more than twice as long.
+const MOST_EXCESS: u64 = 16 << 20;
+
 impl PageHeap {
     /// A block with a mapping of its own.
     pub fn allocate_block(&self, pages: usize, alignment: usize) -> Option<Run> {
         let (bytes, alignment) = (pages.checked_mul(PAGE)?, UNIT.max(alignment * PAGE));
+        if let Some(start) = (alignment == UNIT).then(|| self.reuse_block(bytes)).flatten() {
+            return Some(Run { start, is_zero: false });
+        }
         let start = guarded::map(self.place(bytes), bytes, alignment)?;
         let entered = self.locked(here!(), |state| {
             let start = self.claim_or_move(state, start, (bytes, alignment), 1)?;
-            if self.enter_block(state, start, bytes).is_none() {
+            let mapping = Mapping { start, bytes };
+            if self.enter_block(state, mapping, bytes).is_none() {
                 // SAFETY: the claim and the mapping are ours and unused.
                 unsafe {
                     self.map.give_up(self.map_start, start, 1);
-                    guarded::release(start, bytes);
+                    mapping.release();
                 }
                 return None;
             }
@@ -37,64 +46,129 @@ impl PageHeap {
         Some(Run { start: start?, is_zero: true })
     }
 
-    fn enter_block(&self, state: &mut FreeRuns, start: *mut u8, bytes: usize) -> Option<()> {
+    /// A block in a mapping that was kept.
+    fn reuse_block(&self, bytes: usize) -> Option<*mut u8> {
+        let excess = MOST_EXCESS.saturating_sub(self.counts.excess.get()) as usize;
+        let fits = bytes..=bytes.saturating_add(bytes.max(excess));
+        let mapping = self.locked(here!(), |state| state.kept.take(fits))??;
+        // SAFETY: the mapping is ours.
+        let is_accessible = unsafe { vm::protect(mapping.start, bytes, vm::Access::ReadWrite) };
+        let enter = |state: &mut FreeRuns| {
+            // SAFETY: the map is ours.
+            unsafe {
+                if !self.map.is_unclaimed(self.map_start, mapping.start, 1) {
+                    return None;
+                }
+                self.map.claim(self.map_start, mapping.start, 1);
+                let entered = self.enter_block(state, mapping, bytes);
+                if entered.is_none() {
+                    self.map.give_up(self.map_start, mapping.start, 1);
+                }
+                entered
+            }
+        };
+        if !is_accessible || self.locked(here!(), enter).flatten().is_none() {
+            // SAFETY: the mapping is ours and unused.
+            unsafe { mapping.release() };
+            return None;
+        }
+        Some(mapping.start)
+    }
+
+    fn enter_block(&self, state: &mut FreeRuns, mapping: Mapping, bytes: usize) -> Option<()> {
         let block = self.new_description(state)?;
-        block.begin_block(start, bytes);
-        if !self.units.insert(start, block, &self.metadata) {
+        block.begin_block(mapping, bytes);
+        if !self.units.insert(mapping.start, block, &self.metadata) {
             state.recycle(block);
             return None;
         }
+        self.counts.excess.add(block.excess());
         self.count_taken((bytes / PAGE) as u64);
         Some(())
     }
 
     pub(super) fn free_block(&self, start: *mut u8) {
-        let forgotten = self.locked(here!(), |state| self.forget_block(state, start));
-        if let Some(bytes) = forgotten {
-            // SAFETY: no other thread can find the block any more.
-            unsafe { guarded::release(start, bytes) };
-            return;
+        let bytes = self.segment(start).bytes();
+        let forgotten = self.locked(here!(), |state| {
+            let mapping = self.forget_block(state, start);
+            (mapping, state.kept.keeps(mapping))
+        });
+        let Some((mapping, is_kept)) = forgotten else {
+            // In a signal handler inside the page heap: the block's pages go back now. The next thread that takes the
+            // lock returns its address space. SAFETY: the block's owner gave it up.
+            unsafe { vm::decommit(start, bytes) };
+            return self.defer(start);
+        };
+        // No other thread can find the block any more.
+        // SAFETY: its owner gave it up.
+        let is_kept = is_kept && unsafe { vm::protect(start, bytes, vm::Access::None) };
+        let keep = || self.locked(here!(), |state| state.kept.put(mapping));
+        let mut surplus = if is_kept { keep().unwrap_or(Some(mapping)) } else { Some(mapping) };
+        while let Some(mapping) = surplus {
+            // SAFETY: the mapping is ours and unused.
+            unsafe { mapping.release() };
+            surplus = self.locked(here!(), |state| state.kept.take_surplus()).flatten();
         }
-        // In a signal handler inside the page heap: the block's pages go back now. The next thread that takes the lock
-        // returns its address space. SAFETY: the block's owner gave it up.
-        unsafe { vm::decommit(start, self.segment(start).bytes()) };
-        self.defer(start);
     }
 
     /// Frees a deferred block.
     pub(super) fn give_block_back(&self, state: &mut FreeRuns, start: *mut u8) {
-        let bytes = self.forget_block(state, start);
+        let mapping = self.forget_block(state, start);
         // SAFETY: no other thread can find the block any more.
-        unsafe { guarded::release(start, bytes) };
+        unsafe { mapping.release() };
     }
 
-    fn forget_block(&self, state: &mut FreeRuns, start: *mut u8) -> usize {
+    fn forget_block(&self, state: &mut FreeRuns, start: *mut u8) -> Mapping {
         let segment = self.segment(start);
         self.units.remove(start);
         // SAFETY: the block's owner gives it up.
         unsafe { self.map.give_up(self.map_start, start, 1) };
-        let bytes = segment.bytes();
-        state.recycle(segment);
         state.unmapped.remember(start);
-        self.counts.in_use.subtract((bytes / PAGE) as u64);
-        bytes
+        self.counts.in_use.subtract((segment.bytes() / PAGE) as u64);
+        let mapping = Mapping { start, bytes: segment.mapped.get() };
+        self.counts.excess.subtract(segment.excess());
+        state.recycle(segment);
+        mapping
+    }
+
+    /// From now on, the mappings of freed blocks wait for reuse.
+    pub fn keep_blocks(&self) {
+        let table = self.metadata.cut(size_of::<Table>(), align_of::<Table>());
+        // SAFETY: the memory is ours, never freed, and zeroes are mappings of no bytes.
+        let table = table.map(|table| unsafe { &mut *table.cast::<Table>() });
+        self.locked(here!(), |state| table.map(|table| state.kept.begin(table)));
+    }
+
+    /// Unmaps what waits for reuse. Returns how many bytes.
+    pub fn release_blocks(&self) -> usize {
+        let next = || self.locked(here!(), |state| state.kept.take_any()).flatten();
+        core::iter::from_fn(next).fold(0, |bytes, mapping| {
+            // SAFETY: the mapping is ours and unused.
+            unsafe { mapping.release() };
+            bytes + mapping.bytes
+        })
     }
 
     /// The contract is that of [`Self::resize`].
     pub(super) unsafe fn resize_block(&self, start: *mut u8, old: usize, new: usize) -> bool {
+        let segment = self.segment(start);
+        let (before, mut mapping) = (segment.excess(), Mapping { start, bytes: segment.mapped.get() });
         // The kernel refuses growth into another mapping, so the block never reaches into a unit of another owner.
         // SAFETY: passed on.
-        if !unsafe { guarded::resize(start, old * PAGE, new * PAGE) } {
-            return false;
-        }
+        let is_done = unsafe { mapping.resize(old * PAGE, new * PAGE) };
         // Only the block's owner looks at its length.
-        self.segment(start).set_bytes(new * PAGE);
-        if new > old {
-            self.count_taken((new - old) as u64);
-        } else {
-            self.counts.in_use.subtract((old - new) as u64);
+        segment.mapped.set(mapping.bytes);
+        if is_done {
+            segment.set_bytes(new * PAGE);
+            if new > old {
+                self.count_taken((new - old) as u64);
+            } else {
+                self.counts.in_use.subtract((old - new) as u64);
+            }
         }
-        true
+        self.counts.excess.subtract(before);
+        self.counts.excess.add(segment.excess());
+        is_done
     }
 
     /// The tag of the large block that begins at an address; null if it has none.

@@ -9,6 +9,7 @@
 //! front. A *handle* names a page: the segment's number, and the page's number in it. A search begins in the bin of the
 //! wanted length, where runs may be too short. It looks at a bounded number of runs in each bin.
 
+use super::kept::Kept;
 use super::segment::{Huge, Kind, Owner, Page, Segment};
 use super::unmapped::Unmapped;
 use core::iter::successors;
@@ -35,6 +36,8 @@ pub struct FreeRuns {
     pub spare: Option<&'static Segment>,
     /// The last blocks with mappings of their own that were freed.
     pub unmapped: Unmapped,
+    /// Those that wait for reuse.
+    pub kept: Kept,
 }
 
 impl FreeRuns {

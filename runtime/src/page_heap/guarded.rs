@@ -126,33 +126,65 @@ pub(crate) unsafe fn release(start: *mut u8, bytes: usize) -> bool {
     unsafe { vm::release(start.wrapping_sub(GUARD), bytes + 2 * GUARD) }
 }
 
-/// Resizes a mapping in place, and moves the guard behind it. False: it is unchanged.
-///
-/// # Safety
-/// The mapping is the caller's, who gives up the pages that are cut off.
-pub(crate) unsafe fn resize(start: *mut u8, old: usize, new: usize) -> bool {
-    let (old_end, new_end) = (start.wrapping_add(old), start.wrapping_add(new));
-    // SAFETY: the pages between both ends, and the guard, are ours.
-    unsafe {
-        if new > old {
-            // The guard grows, and what it leaves is committed.
-            if !vm::resize(old_end, GUARD, GUARD + new - old) {
-                return false;
-            }
-            let is_committed = vm::protect(old_end, new - old, vm::Access::ReadWrite);
-            return is_committed || !vm::release(old_end.wrapping_add(GUARD), new - old);
-        }
-        if new < old {
-            if !vm::protect(new_end, old - new, vm::Access::None) {
-                return false;
-            }
-            if !vm::release(new_end.wrapping_add(GUARD), old - new) {
-                return !vm::protect(new_end, old - new, vm::Access::ReadWrite);
-            }
-            vm::decommit(new_end, GUARD);
-        }
+/// A mapping between guard pages. Its end may be without access, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Mapping {
+    pub start: *mut u8,
+    pub bytes: usize,
+}
+
+impl Default for Mapping {
+    /// None.
+    fn default() -> Self {
+        Mapping { start: null_mut(), bytes: 0 }
     }
-    true
+}
+
+impl Mapping {
+    /// Unmaps it.
+    ///
+    /// # Safety
+    /// As for [`vm::release`].
+    pub unsafe fn release(self) -> bool {
+        // SAFETY: passed on.
+        unsafe { release(self.start, self.bytes) }
+    }
+
+    /// Resizes in place the part that has access, and moves the guard behind it. False: that is unchanged.
+    ///
+    /// # Safety
+    /// The mapping is the caller's, `old` bytes of it have access, and he gives up the pages that are cut off.
+    pub unsafe fn resize(&mut self, old: usize, new: usize) -> bool {
+        let (old_end, new_end) = (self.start.wrapping_add(old), self.start.wrapping_add(new));
+        // SAFETY: the pages between these ends, and the guard, are ours.
+        unsafe {
+            if new > self.bytes {
+                // What lies behind may be two mappings for the kernel: one remains, the guard.
+                if self.bytes > old && !vm::release(old_end.wrapping_add(GUARD), self.bytes - old) {
+                    return false;
+                }
+                self.bytes = old;
+                if !vm::resize(old_end, GUARD, GUARD + new - old) {
+                    return false;
+                }
+                self.bytes = new;
+            }
+            if new > old {
+                return vm::protect(old_end, new - old, vm::Access::ReadWrite);
+            }
+            if new < old {
+                if !vm::protect(new_end, old - new, vm::Access::None) {
+                    return false;
+                }
+                if vm::release(new_end.wrapping_add(GUARD), self.bytes - new) {
+                    self.bytes = new;
+                }
+                vm::decommit(new_end, GUARD);
+            }
+        }
+        true
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod emergency;
 mod free_runs;
 mod freed;
 pub(crate) mod guarded;
+mod kept;
 mod list;
 mod map;
 mod metadata;

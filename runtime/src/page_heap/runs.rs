@@ -48,7 +48,7 @@ pub struct Run {
     pub is_zero: bool,
 }
 
-/// Counts of the page heap, in pages.
+/// Counts of the page heap, in pages if nothing else is said.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct PageCounts {
@@ -65,6 +65,8 @@ pub struct PageCounts {
     pub purged: Events,
     /// Clean pages cut from freed runs: the kernel got them back, and the program needed them again.
     pub refilled: Events,
+    /// Bytes of blocks' mappings that the blocks do not use.
+    pub excess: Events,
 }
 
 #[derive(Debug)]

@@ -10,6 +10,7 @@
 //! them aligned without holes. Freed runs are in bins. A page is *dirty* from its first use until the kernel takes it
 //! back, so clean memory need not be zeroed. A block with its own mapping (`Owner::Block`) is a segment without pages.
 
+use super::guarded::Mapping;
 use super::span::{BITS_BYTES, HintPtr, HintU8, HintUsize, Span};
 use super::{GRANULE, GRANULE_PAGES, PAGE, UNIT};
 use core::cell::Cell;
@@ -97,6 +98,8 @@ pub struct Segment {
     bytes: HintUsize,
     /// Next description that waits for reuse.
     pub next: Cell<Option<&'static Segment>>,
+    /// Bytes of a block's mapping. Those behind the block are without access.
+    pub mapped: Cell<usize>,
     /// The tag of a block.
     pub tag: Cell<*mut u8>,
     /// Bytes that a block's user asked for, if that was noted.
@@ -137,13 +140,19 @@ impl Segment {
     }
 
     /// Describes a block with a mapping of its own.
-    pub fn begin_block(&self, start: *mut u8, bytes: usize) {
-        self.start.store(start, Relaxed);
+    pub fn begin_block(&self, mapping: Mapping, bytes: usize) {
+        self.start.store(mapping.start, Relaxed);
         self.pages.set(0);
+        self.mapped.set(mapping.bytes);
         self.set_bytes(bytes);
         self.tag.set(null_mut());
         self.length.set(None);
         self.set_owner(Owner::Block);
+    }
+
+    /// Bytes of a block's mapping that the block does not use.
+    pub fn excess(&self) -> u64 {
+        (self.mapped.get() - self.bytes()) as u64
     }
 
     pub fn owner(&self) -> Owner {

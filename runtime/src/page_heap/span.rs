@@ -246,8 +246,9 @@ impl Span {
 
     /// The object that holds an address; none behind the last carved object.
     pub fn object_at(&self, address: *mut u8) -> Option<*mut u8> {
-        let index = (address as usize - self.start() as usize) / self.object_bytes();
-        (index < self.carved.load(Relaxed) as usize).then(|| self.object(index as u32))
+        // Of 32 bits, because processors divide those faster.
+        let index = (address as usize - self.start() as usize) as u32 / self.object_bytes() as u32;
+        (index < self.carved.load(Relaxed)).then(|| self.object(index))
     }
 
     /// All objects carved since the span began.
