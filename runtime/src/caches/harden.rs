@@ -136,10 +136,11 @@ impl Hard {
     /// The parts that are looked at before a free object is used: its beginning, and a place that depends on the secret.
     #[inline(always)]
     fn glances(self) -> [Range<usize>; 2] {
-        let hidden = (self.seal >> 48) as usize * self.room >> 16;
-        let hidden = hidden / LINE * LINE;
-        let second = if self.room <= GLANCE { 0..0 } else { hidden..(hidden + GLANCE).min(self.room) };
-        [0..self.room.min(GLANCE), second]
+        if self.room <= 2 * GLANCE {
+            return [0..self.room, 0..0];
+        }
+        let hidden = GLANCE + ((self.seal >> 48) as usize * (self.room - GLANCE) >> 16) / LINE * LINE;
+        [0..GLANCE, hidden..(hidden + GLANCE).min(self.room)]
     }
 
     /// The parts that are filled while an object is free.
@@ -218,10 +219,9 @@ impl Hard {
         }
     }
 
-    /// Makes an object in use a free one. False: it is not, which was reported.
+    /// Makes an object in use, of so many bytes, a free one.
     #[inline(always)]
-    fn retire(self, before: Option<Hard>) -> bool {
-        let Says::InUse(bytes) = self.says() else { return self.report_unused() };
+    fn retire(self, bytes: usize, before: Option<Hard>) {
         if !self.has_slack(bytes) {
             self.report_damage();
         }
@@ -234,16 +234,6 @@ impl Hard {
             unsafe { self.start.add(part.start).write_bytes(FILL as u8, part.len()) };
         }
         self.say(FREE);
-        true
-    }
-
-    #[cold]
-    fn report_unused(self) -> bool {
-        match self.says() {
-            Says::Nonsense => self.report(Found::Overwritten),
-            _ => self.report(|object| Found::DoubleFree(Some(object))),
-        }
-        false
     }
 }
 
@@ -252,22 +242,15 @@ unsafe fn carve_object(state: &CacheState, start: *mut u8) {
     Hard::at(start, CacheRef::of(state).object_bytes() - TAIL).say(FRESH);
 }
 
-/// The object of a span that begins at a block, and the one before it. None: none begins there, which was reported.
-#[inline(always)]
-fn at(span: &Span, block: *mut u8, call: Call) -> Option<(Hard, Option<Hard>)> {
-    let (start, room) = (span.object_at(block), span.object_bytes() - TAIL);
+/// The object that begins at a block. None: none does, which was reported.
+fn at(span: &Span, block: *mut u8, call: Call) -> Option<Hard> {
+    let (start, bytes) = (span.object_at(block), span.object_bytes() - TAIL);
     if start != Some(block) {
-        report_interior(start, room, call, block);
+        let object = start.map(|start| Object { start, bytes, cache: Text::NONE });
+        misuse::report(Found::Interior(object), call, block);
         return None;
     }
-    let before = block.wrapping_sub(span.object_bytes());
-    let is_near = before >= span.start() && !(block as usize).is_multiple_of(LINE);
-    Some((Hard::at(block, room), is_near.then(|| Hard::at(before, room))))
-}
-
-#[cold]
-fn report_interior(start: Option<*mut u8>, bytes: usize, call: Call, block: *mut u8) {
-    misuse::report(Found::Interior(start.map(|start| Object { start, bytes, cache: Text::NONE })), call, block);
+    Some(Hard::at(block, bytes))
 }
 
 impl Heap {
@@ -368,16 +351,35 @@ impl Heap {
     #[inline(never)]
     pub(crate) fn free_hardened(&self, block: *mut u8) -> bool {
         let Some(span) = self.page_heap().span_of(block) else { return false };
+        let size = span.object_bytes();
+        let hard = Hard::at(block, size.wrapping_sub(TAIL));
+        // A tail for this address proves that a hardened object begins here: nobody else knows the secret.
+        let Says::InUse(bytes) = (if span.may_hold_object_at(block) { hard.says() } else { Says::Nonsense }) else {
+            return self.refuse_hardened(span, block);
+        };
+        // The tail before the block, if it costs no line of memory more. Otherwise its own block's free looks at it.
+        let is_near = !(block as usize).is_multiple_of(LINE);
+        hard.retire(bytes, is_near.then(|| Hard::at(block.wrapping_sub(size), hard.room)));
         let cache = self.central().cache(span.cache());
-        let is_one = ObjectCache::of(cache).is_some_and(ObjectCache::is_hardened);
-        if is_one
-            && let Some((hard, before)) = at(span, block, Call::Free)
-            && hard.retire(before)
-            && !self.cpu.put_quarantined(cache, block)
-        {
+        if !self.cpu.put_quarantined(cache, block) {
             self.begin_quarantine(cache, block);
         }
-        is_one
+        true
+    }
+
+    /// Reports that a hardened block is not in use. False: it is none.
+    #[cold]
+    fn refuse_hardened(&self, span: &Span, block: *mut u8) -> bool {
+        if !ObjectCache::of(self.central().cache(span.cache())).is_some_and(ObjectCache::is_hardened) {
+            return false;
+        }
+        if let Some(hard) = at(span, block, Call::Free) {
+            match hard.says() {
+                Says::Nonsense => hard.report(Found::Overwritten),
+                _ => hard.report(|object| Found::DoubleFree(Some(object))),
+            }
+        }
+        true
     }
 
     #[cold]
@@ -389,7 +391,7 @@ impl Heap {
 
     /// Bytes that were asked for. None: the block is free or damaged, which was reported.
     pub(crate) fn hardened_bytes(&self, span: &Span, block: *mut u8) -> Option<usize> {
-        let hard = at(span, block, Call::Realloc)?.0;
+        let hard = at(span, block, Call::Realloc)?;
         match hard.says() {
             Says::InUse(bytes) => return Some(bytes),
             Says::Free | Says::Busy | Says::Fresh => hard.report(Found::UsedAfterFree),

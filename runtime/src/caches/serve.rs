@@ -62,7 +62,7 @@ impl Heap {
     }
 
     fn serve_class_by(&self, class: usize, cache: &'static ObjectCache) {
-        // Release pairs with the acquire in `server`.
+        // Release pairs with the acquire in `in_place_of`.
         self.cold.watching[class].store((&raw const cache.state).cast_mut(), Ordering::Release);
     }
 
@@ -72,11 +72,15 @@ impl Heap {
         self.classes.forget_all();
     }
 
-    /// The cache of another kind that serves a class, for threads in no group.
-    fn server(&self, class: usize) -> Server {
+    /// The object cache that serves a class, for threads in no group.
+    #[inline]
+    fn in_place_of(&self, class: usize) -> Option<&'static ObjectCache> {
         // SAFETY: object caches are never unmapped.
-        let cache = unsafe { self.cold.watching[class].load(Ordering::Acquire).as_ref() }.map(ObjectCache::of_state);
-        match cache.map(|cache| (cache, cache.debug())) {
+        unsafe { self.cold.watching[class].load(Ordering::Acquire).as_ref() }.map(ObjectCache::of_state)
+    }
+
+    fn server(&self, class: usize) -> Server {
+        match self.in_place_of(class).map(|cache| (cache, cache.debug())) {
             Some((cache, Some(debug))) => Server::Watching(cache, debug),
             Some((cache, None)) if cache.is_hardened() => Server::Hardened(cache.cache()),
             _ => Server::Class(self.class(class)),
@@ -105,10 +109,8 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn take_hardened_at_hand(&self, bytes: usize) -> Option<*mut u8> {
         let bytes_with_tail = Some(bytes + TAIL).filter(|&bytes| bytes <= LARGEST)?;
-        match self.server(size_class::class_for(bytes_with_tail)) {
-            Server::Hardened(cache) => self.take_hardened(cache, bytes),
-            Server::Watching(..) | Server::Class(_) => None,
-        }
+        let cache = self.in_place_of(size_class::class_for(bytes_with_tail)).filter(|cache| cache.is_hardened())?;
+        self.take_hardened(cache.cache(), bytes)
     }
 
     /// The fast path or an exchange of magazines, in no group, where another kind may serve the class.

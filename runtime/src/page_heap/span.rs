@@ -244,11 +244,17 @@ impl Span {
         Ok(())
     }
 
+    /// Whether an object may begin at an address of the span: a word ends it before the span's end.
+    #[inline]
+    pub fn may_hold_object_at(&self, address: *mut u8) -> bool {
+        let end = address as usize - self.start() as usize + self.object_bytes();
+        (address as usize).is_multiple_of(size_of::<u64>()) && end <= self.granules() as usize * GRANULE
+    }
+
     /// The object that holds an address; none behind the last carved object.
     pub fn object_at(&self, address: *mut u8) -> Option<*mut u8> {
-        // Of 32 bits, because processors divide those faster.
-        let index = (address as usize - self.start() as usize) as u32 / self.object_bytes() as u32;
-        (index < self.carved.load(Relaxed)).then(|| self.object(index))
+        let index = (address as usize - self.start() as usize) / self.object_bytes();
+        (index < self.carved.load(Relaxed) as usize).then(|| self.object(index as u32))
     }
 
     /// All objects carved since the span began.
