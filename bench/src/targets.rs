@@ -12,6 +12,8 @@ use toml::Spanned;
 pub const MOST_WORDS: usize = 24;
 /// Stands for the allocator that does best in a row, without ours.
 pub const BEST_PEER: &str = "best peer";
+/// Our library without the row's settings.
+pub const DEFAULTS: &str = "default settings";
 
 /// All rows and all peers.
 #[derive(Debug)]
@@ -225,12 +227,23 @@ impl Row {
         );
         let others = [&self.over, &self.minus].into_iter().flatten();
         ensure!(self.probe.is_some() || others.count() == 0, "a row without a probe has no arms to be held against");
+        ensure!(
+            !self.is_over_defaults() || self.settings.is_some(),
+            "found a row over default settings; expected settings of its own"
+        );
         if let Some(arms) = &self.arms {
             let named = [Some(&self.arm), self.over.as_ref(), self.minus.as_ref()];
             let unknown = named.into_iter().flatten().find(|name| !arms.is_empty() && !arms.contains(name));
             ensure!(unknown.is_none(), "found the arm {:?}; expected one of {arms:?}", unknown.expect("it is some"));
         }
         Ok(())
+    }
+}
+
+impl Row {
+    /// Whether its arms are our library with the row's settings and without.
+    pub fn is_over_defaults(&self) -> bool {
+        self.over.as_deref() == Some(DEFAULTS)
     }
 }
 
@@ -335,6 +348,13 @@ mod tests {
     fn arm_that_the_row_does_not_have_is_told() {
         let row = ROW.replace("command", "arms = [\"one\", \"two\"]\narm = \"one\"\nover = \"three\"\nprobe");
         assert!(told(&row).contains("found the arm \"three\""));
+    }
+
+    #[test]
+    fn row_over_default_settings_has_settings() {
+        let row = format!("{}over = \"default settings\"\n", ROW.replace("command", "probe"));
+        assert!(told(&row).contains("expected settings of its own"), "{}", told(&row));
+        assert!(Targets::parse(&format!("{row}settings = \"harden:on\"\n"), "").is_ok());
     }
 
     #[test]
