@@ -31,6 +31,8 @@ protocols! {
     "slots of the dead":
         "threads that own slots die, and others take those over, also some that the kernel calls by the same number",
         take_over, NO_SIGNALS, &[Mode::PerThread] => in_fallback ChangesTear;
+    "hardened heap": "blocks of all sizes that are freed and moved by other threads than theirs, and no damage is found",
+        hardened, NO_SIGNALS, BOTH => by_ids SectionsGoOn, in_fallback ChangesTear;
     "refusals": "memory that is refused, and kicks, at any system call",
         |seed| hand_over(seed, &SIZES, 2), Rates { refuse: 12_000, ..NO_SIGNALS }, BOTH => by_ids SectionsGoOn;
 }
@@ -130,6 +132,16 @@ fn hand_over(seed: u64, sizes: &[usize], trims: u8) -> Outcome {
         owned.free_all();
     });
     end(&table)
+}
+
+/// Whatever the hardened heap reports is a false alarm.
+fn hardened(seed: u64) -> Outcome {
+    const SIZES: [usize; 6] = [32, 1000, 9000, 20_000, 50_000, 300_000];
+    heap::check::harden();
+    let few = seed as usize % SIZES.len();
+    let outcome = hand_over(seed, &[&SIZES[..], &SIZES[few..=few]][seed as usize / 7 % 2], 1);
+    heap::examine_at_exit();
+    outcome
 }
 
 /// One thread takes all arrays away, while others use them: what errs here, errs in a few instructions of a section. One in five bodies is long,

@@ -59,6 +59,7 @@ tests! {
     span_owners "span owners"
     page_map "page map"
     signals "signals"
+    hardened_heap "hardened heap"
     generations "generations"
     slots_of_the_dead "slots of the dead"
     refusals "refusals"

@@ -7,6 +7,7 @@ mod common;
 use commensal::heap;
 use common::child;
 use common::random::Random;
+use std::os::unix::process::ExitStatusExt;
 
 fn block(bytes: usize) -> *mut u8 {
     let block = heap::allocate(bytes);
@@ -217,13 +218,60 @@ fn honest() {
     });
 }
 
+/// Writes to large blocks of a hardened heap that the processor refuses.
+const FAULTS: [(&str, fn()); 4] = [
+    ("write after a large block was freed", || {
+        let block = block(200_000);
+        free(block);
+        write(block, 100_000);
+    }),
+    ("write behind a large block", || write(block(200_000), 200_704)),
+    ("write before a large block", || write(block(200_000), -1)),
+    ("write behind a large block in a mapping of an earlier one", || {
+        let old = block(200_000);
+        free(old);
+        let new = block(150_000);
+        assert_eq!(new, old, "the mapping was not kept");
+        write(new, 151_552);
+    }),
+];
+
+/// Blocks come in random order, and freed ones wait.
+fn order() {
+    const BYTES: usize = 40;
+    let blocks: Vec<_> = (0..500).map(|_| block(BYTES)).collect();
+    let ascending = blocks.windows(2).filter(|pair| pair[1] as usize == pair[0] as usize + 48).count();
+    assert!(ascending < 50, "{ascending} of 500 blocks lie behind the one before");
+    let (first, others) = blocks.split_at(60);
+    others.iter().for_each(|&block| free(block));
+    for &freed in first {
+        free(freed);
+        assert!((0..60).all(|_| block(BYTES) != freed), "a block that was just freed is used again");
+    }
+    let (large, new) = (block(200_000), block(200_000));
+    free(large);
+    // SAFETY: the block is ours, and so is what it becomes.
+    let grown = unsafe { heap::reallocate(block(150_000), 190_000) };
+    assert_eq!(grown, large, "it did not grow within its mapping");
+    [grown, new].into_iter().for_each(free);
+    let held = || std::fs::read_to_string("/proc/self/statm").expect("it is there");
+    let pages = || held().split(' ').next().and_then(|pages| pages.parse::<usize>().ok()).expect("a number");
+    let before = pages();
+    heap::trim(0);
+    assert!(before - pages() >= 2 * 200_000 / heap::PAGE, "trimming does not unmap freed blocks");
+}
+
 #[test]
 fn hardened_heap_finds_writes_out_of_bounds_and_nothing_else() {
     if let Some(case) = child::case() {
         heap::conf::apply_environment();
         match CRIMES_HARDENED.iter().find(|(crime, ..)| *crime == case) {
             Some((_, _, commit)) => commit(),
-            None => honest(),
+            None => match FAULTS.iter().find(|(crime, _)| *crime == case) {
+                Some((_, commit)) => commit(),
+                None if case == "order" => order(),
+                None => honest(),
+            },
         }
         heap::examine_at_exit();
         return;
@@ -232,6 +280,11 @@ fn hardened_heap_finds_writes_out_of_bounds_and_nothing_else() {
     for (crime, expected, _) in CRIMES_HARDENED {
         run(crime).expect_abort(expected);
     }
+    for (crime, _) in FAULTS {
+        let outcome = run(crime);
+        assert_eq!(outcome.status.and_then(|status| status.signal()), Some(libc::SIGSEGV), "{}", outcome.report());
+    }
+    run("order").expect_success();
     run("honest").expect_success();
     child::run(child::command("honest").env("COMMENSAL_CONF", "harden:on").env(child::FALLBACK.0, child::FALLBACK.1))
         .expect_success();

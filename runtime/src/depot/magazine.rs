@@ -457,6 +457,24 @@ mod tests {
     }
 
     #[test]
+    fn shuffled_objects_are_all_there_in_an_order_that_depends_on_the_secret() {
+        let mut orders = std::collections::BTreeSet::new();
+        let mut places = [[0; 5]; 5];
+        for secret in 0..1000_u64 {
+            let mut memory = Memory([0; ARRAY]);
+            let mut magazine = empty(&mut memory, 5);
+            (1..=5_usize).for_each(|object| magazine.push(object as *mut u8));
+            magazine.shuffle(secret << 20);
+            let order: Vec<_> = core::iter::from_fn(|| magazine.pop()).map(|object| object as usize).collect();
+            order.iter().enumerate().for_each(|(place, object)| places[place][object - 1] += 1);
+            assert_eq!(order.iter().sum::<usize>(), 15);
+            orders.insert(order);
+        }
+        assert!(orders.len() > 110, "{} of 120 orders", orders.len());
+        assert!(places.iter().flatten().all(|times| (120..=280).contains(times)), "not evenly: {places:?}");
+    }
+
+    #[test]
     fn retained_objects_stay_in_order() {
         let mut memory = Memory([0; ARRAY]);
         let mut magazine = empty(&mut memory, 9);

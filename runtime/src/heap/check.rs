@@ -1,6 +1,6 @@
 //! The invariants of the whole heap, as code, and a count of memory in use for comparison with a model.
 
-use crate::caches::heap;
+use crate::caches::{enter, heap};
 use crate::upkeep;
 use machine::root;
 
@@ -11,6 +11,13 @@ pub struct InUse {
     pub objects: usize,
     /// Large blocks.
     pub large_blocks: usize,
+}
+
+/// Hardens the heap, as `harden:on` does.
+pub fn harden() {
+    if enter() {
+        heap().harden();
+    }
 }
 
 /// Checks the whole heap; each violation panics. `show_cached` sees every object in a magazine.
