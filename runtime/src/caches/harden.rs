@@ -164,11 +164,14 @@ impl Hard {
 
     /// The first byte of a part that has changed.
     #[cold]
-    fn first_change(self, mut part: Range<usize>, wide: u64) -> Option<usize> {
+    fn first_change(self, part: Range<usize>, wide: u64) -> Option<usize> {
         let expected = wide.to_ne_bytes();
         // SAFETY: as for words.
         let byte = |at: usize| unsafe { &*self.start.add(at).cast::<AtomicU8>() }.load(Relaxed);
-        part.find(|&at| byte(at) != expected[at % 8])
+        let before = part.start..part.start.next_multiple_of(8).min(part.end);
+        let mut words = (before.end..part.end).step_by(8);
+        let word = words.find(|&at| self.word(at).load(Relaxed) != wide).map_or(0..0, |at| at..at + 8);
+        before.chain(word).find(|&at| byte(at) != expected[at % 8])
     }
 
     /// The damage to a block in use or free, if there is any; some(none): to its tail.
