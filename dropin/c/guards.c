@@ -1,5 +1,6 @@
 /* Overflows that run out of a mapping of objects, upwards and downwards. Each must end at a guard page.
  * The case `places` prints where the first block, a later one and a large one lie, seen from the C library.
+ * The case `objects` prints the low bits and the order of blocks.
  *
  *     guards CASE */
 #include "check.h"
@@ -88,8 +89,23 @@ static void places(void) {
     printf("%ld %ld %ld\n", (long)(first - from), (long)(unit_of(later) - first), (long)(unit_of(large_block) - first));
 }
 
+/* Prints the first bytes of spans that hold objects, and the order of the first objects. */
+static void objects(void) {
+    enum { SPAN = 64 * KIB, BLOCKS = 16 };
+    for (size_t size = 48; size <= 112; size += 16)
+        if (size != 64)
+            printf("%zu,", (uintptr_t)malloc(size) % SPAN % size);
+    char *volatile blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++)
+        blocks[i] = malloc(240);
+    printf(" %zu", (uintptr_t)malloc(624) % SPAN);
+    for (int i = 1; i < BLOCKS; i++)
+        printf("%c%td", i == 1 ? ' ' : ',', blocks[i] - blocks[0]);
+    puts("");
+}
+
 CHECK_TABLE({"first_segment", first_segment}, {"later_segment", later_segment}, {"large", large},
-            {"resized", resized}, {"places", places});
+            {"resized", resized}, {"places", places}, {"objects", objects});
 
 int main(int count, char **arguments) {
     CHECK(count == 2, "usage: guards CASE");

@@ -56,7 +56,8 @@ in_both_modes! {
     overflow_from_a_later_segment: "guards later_segment";
     overflow_from_a_large_block: "guards large";
     overflow_from_a_resized_block: "guards resized";
-    places_differ_between_runs: |mode| places(mode);
+    places_differ_between_runs: |mode| differ(mode, "places");
+    objects_differ_between_runs: |mode| differ(mode, "objects");
 
     double_free: |mode| misused(mode, "double_free", TWICE, &[16, 100, 2000, 30_000, 300_000, 5_000_000, OWN_MAPPING]);
     double_free_by_realloc: |mode| misused(mode, "double_free_by_realloc", TWICE, &[16, 1000, 300_000, OWN_MAPPING]);
@@ -109,22 +110,24 @@ fn mode_is_what_it_says(mode: Mode) {
 }
 
 /// `kind` is the option of ulimit: -v for the address space, -d for data.
-/// Each distance takes one of 64 values or more. So eight runs show one value only with a probability below 2^-42.
-fn places(mode: Mode) {
-    let run = |_| check("guards places").verdict(subject::library(), mode).unwrap_or_else(|report| panic!("{report}"));
+/// Each word takes one of 16 values or more. So eight runs show one value only with a probability below 2^-28.
+fn differ(mode: Mode, case: &str) {
+    let run = |_| {
+        check(&format!("guards {case}")).verdict(subject::library(), mode).unwrap_or_else(|report| panic!("{report}"))
+    };
     let runs: Vec<_> = (0..8).map(run).collect();
     for distance in 0..3 {
         let word = |run: &Outcome| run.stdout.split_whitespace().nth(distance).map(str::to_owned);
         let seen: BTreeSet<_> = runs.iter().map(word).collect();
-        assert!(seen.len() > 1, "distance {distance} is {seen:?} in all runs");
+        assert!(seen.len() > 1, "{case}: word {distance} is {seen:?} in all runs");
     }
     // A debugger turns the kernel's randomness off, and its users expect the same addresses in each run.
     let flat = |_| {
         let program = compile::program("guards");
-        let run = Run::new("setarch").args(["-R".into(), program.into_os_string(), "places".into()]);
-        run.with(subject::library(), mode).stdout
+        let run = Run::new("setarch").args(["-R".into(), program.into_os_string(), case.into()]);
+        run.with(subject::library(), mode).ending(End::Exited(0)).expect("it runs").stdout
     };
-    if skips::has_tools("places", &["setarch"]) {
+    if skips::has_tools(case, &["setarch"]) {
         assert_eq!((0..4).map(flat).collect::<BTreeSet<_>>().len(), 1, "without the kernel's randomness");
     }
 }

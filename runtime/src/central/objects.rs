@@ -68,7 +68,9 @@ impl Central {
             1 => self.page_heap.page_list(slot).take(&self.page_heap),
             granules => self.page_heap.allocate_span(granules),
         }?;
-        span.begin(cache.number(), shape.object_bytes(), slot);
+        // Debug caches and hardened ones look at neighbours.
+        let is_shuffled = cache.state().is_none();
+        span.begin(cache.number(), shape.object_bytes(), slot, is_shuffled);
         // SAFETY: the span is ours, and its map entry is set before any object of it is given.
         unsafe { self.page_heap.enter_class(span, cache.class_word()) };
         Some(span)

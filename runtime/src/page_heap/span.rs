@@ -1,10 +1,14 @@
 //! Spans: runs of 64 or 256 KiB that the central tier cuts into objects of one cache, described out of line.
 //!
 //! ```text
-//!   span in user memory   |obj 0|obj 1|obj 2| …                  |unused|
-//!                          └ carved before ┘└ never given yet ┘
-//!   bits, out of line      0 in use  1 free   (only for carved objects)
+//!   span in user memory   │shift│ object │ object │ object │ …          │unused│
+//!   windows                     └ window: 1 KiB or less ┘└ window …
+//!   bits, out of line      0 in use  1 free   (only for carved objects, in the order of carving)
 //! ```
+//!
+//! **Random order.** Objects begin at a random multiple of their alignment, within the rest that holds no object. They
+//! are carved window by window. Within a window an exclusive-or by random bits gives the next object. So a small process
+//! touches no more pages than in ascending order. All indices here count in the order of carving; `place` converts.
 //!
 //! A span belongs to one slot's shard of its cache. That shard's lock protects all fields except `start`, which does
 //! not change while an object of the span lives. Objects in magazines count as in use.
@@ -13,14 +17,18 @@
 //! relaxed: the lock orders them for its holders, and a thread reads a hint again under the lock before it acts on it.
 
 use super::GRANULE;
+use super::guarded::mixed;
+use machine::process;
 use machine::sync::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, compiler_fence};
 
 // Fields for hints, on which no order depends: core's atomics, so that the simulated machine spends no step on them.
 pub use core::sync::atomic::{
-    AtomicBool as HintBool, AtomicPtr as HintPtr, AtomicU8 as HintU8, AtomicU32 as HintU32, AtomicU64 as HintU64,
-    AtomicUsize as HintUsize,
+    AtomicBool as HintBool, AtomicPtr as HintPtr, AtomicU8 as HintU8, AtomicU16 as HintU16, AtomicU32 as HintU32,
+    AtomicU64 as HintU64, AtomicUsize as HintUsize,
 };
 
+/// Most bytes of a window.
+const WINDOW: usize = 1024;
 /// Bytes of a granule's bits: enough for objects of 16 bytes.
 pub const BITS_BYTES: usize = GRANULE / 16 / 8;
 
@@ -37,11 +45,16 @@ pub struct Span {
     total: HintU32,
     carved: HintU32,
     freed: HintU32,
-    hint: HintU32,
+    /// The word of bits where a search for a free object begins.
+    hint: HintU16,
+    /// Random bits for the order of objects.
+    order: HintU16,
     object_bytes: HintU32,
     cache: AtomicU32,
     granules: HintU8,
     is_subreleased: HintBool,
+    /// Where objects begin in the span, in multiples of 16 bytes.
+    shift: HintU16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,12 +155,21 @@ impl Span {
         self.owner.store(slot, Relaxed);
     }
 
-    /// Begins to serve objects of a cache: all are free, none is carved.
-    pub fn begin(&self, cache: u32, object_bytes: usize, owner: u32) {
+    /// Begins to serve objects of a cache: all are free, none is carved. `is_shuffled`: in random order.
+    pub fn begin(&self, cache: u32, object_bytes: usize, owner: u32, is_shuffled: bool) {
         let bytes = self.granules() as usize * GRANULE;
         self.object_bytes.store(object_bytes as u32, Relaxed);
+        // In another order in each use of the span.
+        let seed = process::randomness().wrapping_add(self.start() as u64 | u64::from(self.order.load(Relaxed)));
+        let random = if is_shuffled && process::randomness() != 0 { mixed(seed) } else { 0 };
+        // The objects stay aligned to what their size allows.
+        let unit = 1 << object_bytes.trailing_zeros();
+        let shift = (random >> 16) as usize % (bytes % object_bytes / unit + 1) * unit;
+        self.shift.store((shift / 16) as u16, Relaxed);
+        self.order.store(random as u16, Relaxed);
         self.total.store((bytes / object_bytes) as u32, Relaxed);
-        [&self.carved, &self.freed, &self.hint].into_iter().for_each(|count| count.store(0, Relaxed));
+        self.hint.store(0, Relaxed);
+        [&self.carved, &self.freed].into_iter().for_each(|count| count.store(0, Relaxed));
         self.is_subreleased.store(false, Relaxed);
         self.set_owner(owner);
         // Release pairs with the acquire in `cache`: a span with a cache is complete, also in a fork child.
@@ -209,14 +231,14 @@ impl Span {
     /// Finds a set bit, from the hint on and around; there is one.
     fn take_freed(&self, carved: u32) -> u32 {
         let words = carved.div_ceil(64);
-        let mut word = self.hint.load(Relaxed).min(words - 1);
+        let mut word = u32::from(self.hint.load(Relaxed)).min(words - 1);
         loop {
             let bits = self.word(word as usize).load(Relaxed);
             if bits != 0 {
                 let bit = bits.trailing_zeros();
                 self.word(word as usize).store(bits & (bits - 1), Relaxed);
                 self.freed.store(self.freed.load(Relaxed) - 1, Relaxed);
-                self.hint.store(word, Relaxed);
+                self.hint.store(word as u16, Relaxed);
                 return word * 64 + bit;
             }
             word = if word + 1 == words { 0 } else { word + 1 };
@@ -225,8 +247,8 @@ impl Span {
 
     /// The index of an object in use. Its user may ask without the lock: its bit changed before the user got it.
     pub fn index_of_used(&self, object: *mut u8) -> Result<usize, Misuse> {
-        let offset = (object as usize).wrapping_sub(self.start() as usize);
-        let (index, rest) = (offset / self.object_bytes(), offset % self.object_bytes());
+        let offset = (object as usize).wrapping_sub(self.first() as usize);
+        let (index, rest) = (self.place(offset / self.object_bytes()), offset % self.object_bytes());
         if index >= self.carved.load(Relaxed) as usize || rest != 0 {
             return Err(Misuse::NotAnObject);
         }
@@ -239,7 +261,7 @@ impl Span {
         let word = self.word(index / 64);
         word.store(word.load(Relaxed) | 1 << (index % 64), Relaxed);
         self.is_subreleased.store(false, Relaxed);
-        self.hint.store(self.hint.load(Relaxed).min(index as u32 / 64), Relaxed);
+        self.hint.store(self.hint.load(Relaxed).min((index / 64) as u16), Relaxed);
         self.freed.store(self.freed.load(Relaxed) + 1, Relaxed);
         Ok(())
     }
@@ -253,7 +275,7 @@ impl Span {
 
     /// The object that holds an address; none behind the last carved object.
     pub fn object_at(&self, address: *mut u8) -> Option<*mut u8> {
-        let index = (address as usize - self.start() as usize) / self.object_bytes();
+        let index = self.index_at(address);
         (index < self.carved.load(Relaxed) as usize).then(|| self.object(index as u32))
     }
 
@@ -278,24 +300,48 @@ impl Span {
     }
 
     fn object(&self, index: u32) -> *mut u8 {
-        self.start().wrapping_add(index as usize * self.object_bytes())
+        self.first().wrapping_add(self.place(index as usize) * self.object_bytes())
+    }
+
+    /// The lowest address of an object.
+    fn first(&self) -> *mut u8 {
+        self.start().wrapping_add(usize::from(self.shift.load(Relaxed)) * 16)
+    }
+
+    /// The place, in the order of addresses, of the object with an index; or the index of the object at a place.
+    fn place(&self, index: usize) -> usize {
+        // log2 of the objects of a window.
+        let log = WINDOW.ilog2().saturating_sub(self.object_bytes().next_power_of_two().ilog2());
+        let (window, order) = (index >> log, u64::from(self.order.load(Relaxed)));
+        if window >= self.total.load(Relaxed) as usize >> log || order == 0 {
+            return index;
+        }
+        // Each window has an order of its own.
+        let bits = (order << 16 | window as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        index ^ (bits as usize & ((1 << log) - 1))
+    }
+
+    /// The index of the object at an address of the span.
+    fn index_at(&self, address: *mut u8) -> usize {
+        self.place((address as usize).wrapping_sub(self.first() as usize) / self.object_bytes())
     }
 
     /// Whether an object is free in its span.
     pub fn is_free(&self, object: *mut u8) -> bool {
-        let index = (object as usize - self.start() as usize) / self.object_bytes();
+        let index = self.index_at(object);
         index >= self.carved.load(Relaxed) as usize || self.word(index / 64).load(Relaxed) >> (index % 64) & 1 == 1
     }
 
     /// Shows each row of free objects in bytes, including those never carved.
     pub fn for_each_free_row(&self, mut show: impl FnMut(*mut u8, usize)) {
         let (mut first, total) = (None, self.total.load(Relaxed));
+        let at = |place: u32| self.first().wrapping_add(place as usize * self.object_bytes());
         for index in 0..=total {
-            let is_free = index < total && self.is_free(self.object(index));
+            let is_free = index < total && self.is_free(at(index));
             match first {
                 None if is_free => first = Some(index),
                 Some(start) if !is_free => {
-                    show(self.object(start), (index - start) as usize * self.object_bytes());
+                    show(at(start), (index - start) as usize * self.object_bytes());
                     first = None;
                 }
                 _ => {}
@@ -322,7 +368,7 @@ mod tests {
         // SAFETY: a Span is valid when all zero.
         let span: Box<Span> = Box::new(unsafe { core::mem::zeroed() });
         span.describe((16 * GRANULE) as *mut u8, bits.as_mut_ptr(), 1);
-        span.begin(1, object_bytes, 0);
+        span.begin(1, object_bytes, 0, true);
         (span, bits)
     }
 
@@ -332,7 +378,11 @@ mod tests {
             let (span, _bits) = span_of(object_bytes);
             let objects: Vec<_> = core::iter::from_fn(|| span.take(|_| ())).collect();
             assert_eq!(objects.len(), GRANULE / object_bytes);
-            assert!(objects.windows(2).all(|pair| pair[1] as usize - pair[0] as usize == object_bytes));
+            let mut sorted = objects.clone();
+            sorted.sort();
+            assert!(sorted.windows(2).all(|pair| pair[1] as usize - pair[0] as usize == object_bytes));
+            assert!(sorted[0] >= span.start() && span.covers(sorted[objects.len() - 1].wrapping_add(object_bytes - 1)));
+            assert!(object_bytes > WINDOW / 2 || objects != sorted, "objects come in the order of addresses");
             for &object in objects.iter().rev() {
                 span.put(object).unwrap();
                 span.check_valid();
@@ -340,18 +390,23 @@ mod tests {
             assert!(span.is_unused());
             let mut again: Vec<_> = core::iter::from_fn(|| span.take(|_| ())).collect();
             again.sort();
-            assert_eq!(again, objects);
+            assert_eq!(again, sorted);
         }
     }
 
     #[test]
     fn rows_of_free_objects_are_shown() {
         let (span, _bits) = span_of(1024);
-        let objects: Vec<_> = (0..10).filter_map(|_| span.take(|_| ())).collect();
-        [1, 2, 5].into_iter().for_each(|index| span.put(objects[index]).unwrap());
+        let objects: Vec<_> = (0..12).filter_map(|_| span.take(|_| ())).collect();
+        let first = *objects.iter().min().expect("there are some");
+        let place = |object: *mut u8| (object as usize - first as usize) / 1024;
+        { objects }
+            .into_iter()
+            .filter(|&object| [1, 2, 5].contains(&place(object)))
+            .for_each(|object| span.put(object).unwrap());
         let mut rows = Vec::new();
-        span.for_each_free_row(|start, bytes| rows.push(((start as usize - objects[0] as usize) / 1024, bytes / 1024)));
-        assert_eq!(rows, [(1, 2), (5, 1), (10, 54)]);
+        span.for_each_free_row(|start, bytes| rows.push((place(start), bytes / 1024)));
+        assert_eq!(rows, [(1, 2), (5, 1), (12, 52)]);
     }
 
     #[test]
@@ -359,7 +414,8 @@ mod tests {
         let (span, _bits) = span_of(48);
         let object = span.take(|_| ()).unwrap();
         assert_eq!(span.put(object.wrapping_add(16)), Err(Misuse::NotAnObject));
-        assert_eq!(span.put(object.wrapping_add(48)), Err(Misuse::NotAnObject), "never carved");
+        let other = (0..GRANULE / 48).map(|place| span.first().wrapping_add(place * 48)).find(|&other| other != object);
+        assert_eq!(span.put(other.unwrap()), Err(Misuse::NotAnObject), "never carved");
         assert_eq!(span.put(object), Ok(()));
         assert_eq!(span.put(object), Err(Misuse::DoubleFree));
     }
