@@ -1,5 +1,6 @@
 //! Which allocator stops a program that misuses the heap? `xtask/misuse/programs.cc` has the programs, each for several
-//! sizes. They run under glibc, the peers that are there, and our library, as it is and hardened.
+//! sizes. They run under glibc, the peers that are there, and our library, as it is and hardened. With `--attacks`, it
+//! is attacks on such programs, in `attacks.cc`, and how often the attacker reaches his aim.
 //!
 //! A run is stopped if a signal ends it, or if it says itself that the allocator refused. One that takes too long ends
 //! itself by `SIGALRM`, and is not stopped. Of ours it also counts whether the message names the misuse.
@@ -20,9 +21,13 @@ const HARDENED: &str = "harden:on";
 /// What our library stops at least, with default settings and hardened: CI holds it. It only grows.
 const STOPPED: [usize; 2] = [68, 103];
 
-const SOURCE: &str = "xtask/misuse/programs.cc";
-/// As programs.cc says.
+/// How many of the attacks reach their aim at most, in percent: those by overflow and reuse, with default settings.
+const OWNED_PERCENT: [usize; 2] = [40, 0];
+
+const FOLDER: &str = "xtask/misuse";
+/// As programs.cc and attacks.cc say.
 const REFUSED: i32 = 42;
+const OWNED: i32 = 43;
 const SIGALRM: i32 = 14;
 const WORKERS: usize = 2;
 /// Runs between two lines that say how many there have been.
@@ -53,6 +58,9 @@ pub struct Options {
     /// Fail if our library stops fewer when it is hardened
     #[arg(long, value_name = "N")]
     min_harden: Option<usize>,
+    /// Try each attack so often instead
+    #[arg(long, value_name = "TRIES")]
+    attacks: Option<usize>,
     /// Print what became of each run under our library
     #[arg(long)]
     verbose: bool,
@@ -88,6 +96,8 @@ impl Arm {
 struct Outcome {
     is_stopped: bool,
     is_named: bool,
+    /// Whether an attacker reached his aim.
+    is_owned: bool,
     ended: String,
     /// The first line on standard error.
     message: String,
@@ -98,10 +108,12 @@ struct Catalogue {
     programs: PathBuf,
     kinds: Vec<Kind>,
     env: Vec<(String, String)>,
+    /// How often each case runs; none: once, and nothing is attacked.
+    attacks: Option<usize>,
 }
 
 pub fn run(root: &Path, options: &Options) -> Result<(), String> {
-    let mut catalogue = Catalogue::compile(root, &options.env)?;
+    let mut catalogue = Catalogue::compile(root, options.attacks, &options.env)?;
     catalogue.kinds.retain(|kind| kind.name.contains(&options.only));
     if catalogue.kinds.is_empty() {
         return Err(format!("found no kind with '{}' in its name; --list prints all", options.only));
@@ -114,10 +126,11 @@ pub fn run(root: &Path, options: &Options) -> Result<(), String> {
     measure(&catalogue, &arms, options)
 }
 
-/// Our library stops at least what it did.
+/// Our library stops at least what it did, and attacks succeed no more often.
 pub fn check(root: &Path) -> Result<(), String> {
     let [default, harden] = STOPPED.map(Some);
-    run(root, &Options { ours: true, min_default: default, min_harden: harden, ..Options::default() })
+    run(root, &Options { ours: true, min_default: default, min_harden: harden, ..Options::default() })?;
+    run(root, &Options { ours: true, attacks: Some(3), ..Options::default() })
 }
 
 fn measure(catalogue: &Catalogue, arms: &[Arm], options: &Options) -> Result<(), String> {
@@ -126,8 +139,12 @@ fn measure(catalogue: &Catalogue, arms: &[Arm], options: &Options) -> Result<(),
         catalogue.tell_each(arms, &outcomes);
     }
     let groups = catalogue.count(&outcomes);
-    print!("{}\n{}", table(arms, &groups), figures(arms, &groups));
-    judge(arms, &groups, [options.min_default, options.min_harden])
+    let [title, second] = if options.attacks.is_some() { ["attack", "stopped"] } else { ["misuse", "named"] };
+    print!("{}\n{}", table(arms, &groups, title, second), figures(arms, &groups));
+    match options.attacks {
+        Some(_) => judge_attacks(arms, &groups),
+        None => judge(arms, &groups, [options.min_default, options.min_harden]),
+    }
 }
 
 /// glibc, peers, what the caller names, and ours.
@@ -176,14 +193,15 @@ fn peers(root: &Path) -> Result<Vec<Arm>, String> {
 }
 
 impl Catalogue {
-    fn compile(root: &Path, env: &[String]) -> Result<Self, String> {
-        let folder = root.join("target/misuse");
+    fn compile(root: &Path, attacks: Option<usize>, env: &[String]) -> Result<Self, String> {
+        let (folder, name) = (root.join("target/misuse"), if attacks.is_some() { "attacks" } else { "programs" });
         fs::create_dir_all(&folder).map_err(|error| format!("{} cannot be made: {error}", folder.display()))?;
-        let programs = folder.join("programs");
+        let programs = folder.join(name);
         // Two that compile at the same time must not see half a program.
-        let fresh = folder.join(format!("programs.{}.{:?}", std::process::id(), thread::current().id()));
+        let fresh = folder.join(format!("{name}.{}.{:?}", std::process::id(), thread::current().id()));
         let mut compiler = Command::new("g++");
-        compiler.args(["-O0", "-w", "-fno-builtin", "-pthread"]).arg(root.join(SOURCE)).arg("-o").arg(&fresh);
+        let source = root.join(FOLDER).join(name).with_extension("cc");
+        compiler.args(["-O0", "-w", "-fno-builtin", "-pthread"]).arg(source).arg("-o").arg(&fresh);
         succeeds(&mut compiler)?;
         fs::rename(&fresh, &programs).map_err(|error| format!("{} cannot be renamed: {error}", fresh.display()))?;
         let pair = |text: &String| {
@@ -191,7 +209,7 @@ impl Catalogue {
             pair.ok_or_else(|| format!("found --env {text}; expected NAME=VALUE"))
         };
         let env = env.iter().map(pair).collect::<Result<_, _>>()?;
-        let mut catalogue = Self { programs, kinds: Vec::new(), env };
+        let mut catalogue = Self { programs, kinds: Vec::new(), env, attacks };
         let output = catalogue.start(&Arm::of("glibc", None), &[])?;
         catalogue.kinds = String::from_utf8_lossy(&output.stdout).lines().map(kind).collect::<Result<_, _>>()?;
         Ok(catalogue)
@@ -235,7 +253,8 @@ impl Catalogue {
 
     /// Each kind with each of its sizes, in order.
     fn cases(&self) -> Vec<(&Kind, &str)> {
-        self.kinds.iter().flat_map(|kind| kind.sizes.iter().map(move |size| (kind, size.as_str()))).collect()
+        let cases = self.kinds.iter().flat_map(|kind| kind.sizes.iter().map(move |size| (kind, size.as_str())));
+        cases.flat_map(|case| std::iter::repeat_n(case, self.attacks.unwrap_or(1))).collect()
     }
 
     /// The outcomes of all cases, arm by arm.
@@ -284,8 +303,11 @@ impl Catalogue {
             for group in [groups.last_mut().expect("there is one"), &mut all] {
                 group.runs += 1;
                 for (count, outcomes) in group.arms.iter_mut().zip(outcomes) {
-                    count.stopped += usize::from(outcomes[at].is_stopped);
-                    count.named += usize::from(outcomes[at].is_named);
+                    let Outcome { is_stopped, is_named, is_owned, .. } = outcomes[at];
+                    let [first, second] =
+                        if self.attacks.is_some() { [is_owned, is_stopped] } else { [is_stopped, is_named] };
+                    count.first += usize::from(first);
+                    count.second += usize::from(second);
                 }
             }
         }
@@ -316,11 +338,12 @@ fn outcome(kind: &Kind, output: &Output) -> Outcome {
     let ended = match (output.status.code(), output.status.signal()) {
         (Some(0), _) => "survived".to_owned(),
         (Some(REFUSED), _) => "refused".to_owned(),
+        (Some(OWNED), _) => "owned".to_owned(),
         (_, Some(SIGALRM)) => "took too long".to_owned(),
         (_, Some(signal)) => format!("signal {signal}"),
         (code, _) => format!("status {}", code.unwrap_or_default()),
     };
-    Outcome { is_stopped, is_named, ended, message }
+    Outcome { is_stopped, is_named, is_owned: output.status.code() == Some(OWNED), ended, message }
 }
 
 fn is_stopped(status: ExitStatus) -> bool {
@@ -334,19 +357,20 @@ struct Group {
     arms: Vec<Count>,
 }
 
+/// How many runs were stopped, and how many messages named the misuse. Of attacks: how many succeeded, and were stopped.
 #[derive(Clone, Default)]
 struct Count {
-    stopped: usize,
-    named: usize,
+    first: usize,
+    second: usize,
 }
 
-fn table(arms: &[Arm], groups: &[Group]) -> String {
-    let mut rows = vec![vec!["misuse".to_owned(), "runs".to_owned()]];
+fn table(arms: &[Arm], groups: &[Group], title: &str, second: &str) -> String {
+    let mut rows = vec![vec![title.to_owned(), "runs".to_owned()]];
     rows[0]
-        .extend(arms.iter().flat_map(|arm| [Some(&*arm.name), arm.ours.map(|_| "named")]).flatten().map(str::to_owned));
+        .extend(arms.iter().flat_map(|arm| [Some(&*arm.name), arm.ours.map(|_| second)]).flatten().map(str::to_owned));
     for group in groups {
         let counts = arms.iter().zip(&group.arms);
-        let counts = counts.flat_map(|(arm, count)| [Some(count.stopped), arm.ours.map(|_| count.named)]).flatten();
+        let counts = counts.flat_map(|(arm, count)| [Some(count.first), arm.ours.map(|_| count.second)]).flatten();
         rows.push(
             [group.name.clone(), group.runs.to_string()].into_iter().chain(counts.map(|n| n.to_string())).collect(),
         );
@@ -373,7 +397,7 @@ fn table(arms: &[Arm], groups: &[Group]) -> String {
 fn figures(arms: &[Arm], groups: &[Group]) -> String {
     let ours = arms.iter().enumerate().filter_map(|(at, arm)| Some((at, arm.ours?)));
     let line = |at: usize, ours: &str, group: &Group| {
-        format!("{ours}: {} {} of {}\n", group.name, group.arms[at].stopped, group.runs)
+        format!("{ours}: {} {} of {}\n", group.name, group.arms[at].first, group.runs)
     };
     ours.flat_map(|(at, ours)| groups.iter().map(move |group| line(at, ours, group))).collect()
 }
@@ -383,9 +407,22 @@ fn judge(arms: &[Arm], groups: &[Group], least: [Option<usize>; 2]) -> Result<()
     let all = groups.last().expect("there is a row of all");
     let ours = arms.iter().zip(&all.arms).filter(|(arm, _)| arm.ours.is_some());
     for ((arm, count), least) in ours.zip(least) {
-        if least.is_some_and(|least| count.stopped < least) {
+        if least.is_some_and(|least| count.first < least) {
             let expected = least.unwrap_or_default();
-            return Err(format!("{} stopped {} of {} runs, expected {expected}", arm.name, count.stopped, all.runs));
+            return Err(format!("{} stopped {} of {} runs, expected {expected}", arm.name, count.first, all.runs));
+        }
+    }
+    Ok(())
+}
+
+/// Fails if more attacks on ours succeed.
+fn judge_attacks(arms: &[Arm], groups: &[Group]) -> Result<(), String> {
+    let all = groups.last().expect("there is a row of all");
+    let ours = arms.iter().zip(&all.arms).filter(|(arm, _)| arm.ours.is_some());
+    for ((arm, count), most) in ours.zip(OWNED_PERCENT) {
+        if count.first * 100 > all.runs * most {
+            let (owned, runs) = (count.first, all.runs);
+            return Err(format!("{owned} of {runs} attacks on {} succeeded, expected {most} % at most", arm.name));
         }
     }
     Ok(())
@@ -396,7 +433,7 @@ mod tests {
     use super::*;
 
     fn catalogue() -> Catalogue {
-        Catalogue::compile(&crate::root(), &[]).expect("g++ compiles it")
+        Catalogue::compile(&crate::root(), None, &[]).expect("g++ compiles it")
     }
 
     fn ours() -> Arm {
@@ -424,14 +461,30 @@ mod tests {
         let ended: Vec<&str> = outcomes[0].iter().map(|outcome| &*outcome.ended).collect();
         assert_eq!(ended, ["signal 6", "signal 6", "signal 11", "survived", "survived", "survived", "refused"]);
         let groups = catalogue.count(&outcomes);
-        assert_eq!(groups.iter().map(|group| group.arms[0].stopped).collect::<Vec<_>>(), [3, 0, 1, 4]);
+        assert_eq!(groups.iter().map(|group| group.arms[0].first).collect::<Vec<_>>(), [3, 0, 1, 4]);
         // glibc's messages about the first two name them.
-        assert_eq!(groups.iter().map(|group| group.arms[0].named).collect::<Vec<_>>(), [2, 0, 0, 2]);
+        assert_eq!(groups.iter().map(|group| group.arms[0].second).collect::<Vec<_>>(), [2, 0, 0, 2]);
         assert!(figures(&[ours()], &groups).contains("default: double free 3 of 3\n"));
         let least = |least| Options { min_default: Some(least), ..Options::default() };
         assert_eq!(measure(&catalogue, &[ours()], &least(4)), Ok(()));
         let too_few = measure(&catalogue, &[ours()], &least(5));
         assert_eq!(too_few, Err("commensal stopped 4 of 7 runs, expected 5".to_owned()));
+    }
+
+    /// Under glibc, where it is known what happens.
+    #[test]
+    fn attack_that_succeeds_is_told_from_one_that_is_stopped() {
+        let mut attacks = Catalogue::compile(&crate::root(), Some(2), &[]).expect("g++ compiles it");
+        attacks.kinds.retain(|kind| ["reuse-at-once", "double-free", "wrong-size"].contains(&&*kind.name));
+        attacks.kinds.iter_mut().for_each(|kind| kind.sizes.truncate(1));
+        let groups = attacks.count(&attacks.run(&[ours()]).expect("they run"));
+        let counts: Vec<_> = groups.iter().map(|group| (group.arms[0].first, group.arms[0].second)).collect();
+        assert_eq!(counts, [(2, 0), (0, 2), (0, 0), (2, 2)]);
+        assert_eq!(judge_attacks(&[ours()], &groups), Ok(()));
+        let hardened = [ours(), Arm { ours: Some("hardened"), ..ours() }];
+        let twice: Vec<_> =
+            groups.into_iter().map(|group| Group { arms: vec![group.arms[0].clone(); 2], ..group }).collect();
+        assert!(judge_attacks(&hardened, &twice).is_err_and(|why| why.contains("2 of 6 attacks")));
     }
 
     #[test]
