@@ -139,7 +139,7 @@ fn hardened(seed: u64) -> Outcome {
     const SIZES: [usize; 6] = [32, 1000, 9000, 20_000, 50_000, 300_000];
     heap::check::harden();
     let few = seed as usize % SIZES.len();
-    let outcome = hand_over(seed, &[&SIZES[..], &SIZES[few..=few]][seed as usize / 7 % 2], 1);
+    let outcome = hand_over(seed, [&SIZES[..], &SIZES[few..=few]][seed as usize / 7 % 2], 1);
     heap::examine_at_exit();
     outcome
 }

@@ -7,14 +7,17 @@
 //!
 //! The *tail* is a word that holds the block's length, or that it is free, mixed with a secret and its own address. The
 //! *slack* up to it is filled with bytes of that mixture. So a write beyond the end, by one byte or more, is found when
-//! the block is freed; and a write before the beginning changes the tail of the neighbour, at which each free looks.
-//! The tail says at once that a block was freed before.
+//! the block is freed. A write before the beginning changes the tail of the neighbour, at which a free looks if it is in
+//! the same line. The tail says at once that a block was freed before. No other memory has a right tail, so it also
+//! proves that a hardened block begins there.
 //!
 //! Freed memory is filled, waits in a quarantine, and is looked at before it is used again. Objects are handed out in
 //! random order. `cpu_cache::shuffle` does both.
 //!
-//! The block's owner writes the tail, or the thread that frees it, which changes it by one compare-and-exchange.
-//! Other threads read it, so it is atomic.
+//! A class serves blocks that are a word shorter, so that objects have the classes' sizes and alignments.
+//!
+//! Runs at the same time: the block's owner, or the thread that frees it, writes the tail; other threads read it. Two
+//! threads that free a block at the same moment may both succeed. Its second use finds that.
 
 use super::heap::{Heap, heap};
 use super::object_cache::{ObjectCache, Wanted};
@@ -103,7 +106,7 @@ impl Hard {
         self.tail().store(self.seal ^ what, Relaxed);
     }
 
-    /// What the slack of eight bytes holds.
+    /// Eight bytes of slack.
     fn slack(self) -> u64 {
         self.seal.rotate_left(24)
     }
@@ -133,13 +136,14 @@ impl Hard {
                 && self.holds(first + 8..self.room, wide)
     }
 
-    /// The parts that are looked at before a free object is used: its beginning, and a place that depends on the secret.
+    /// The parts that are looked at before a free object is used: its beginning, and a place that the secret tells.
     #[inline(always)]
     fn glances(self) -> [Range<usize>; 2] {
         if self.room <= 2 * GLANCE {
             return [0..self.room, 0..0];
         }
-        let hidden = GLANCE + ((self.seal >> 48) as usize * (self.room - GLANCE) >> 16) / LINE * LINE;
+        let hidden = ((self.seal >> 48) as usize * (self.room - GLANCE)) >> 16;
+        let hidden = GLANCE + hidden / LINE * LINE;
         [0..GLANCE, hidden..(hidden + GLANCE).min(self.room)]
     }
 
@@ -356,7 +360,7 @@ impl Heap {
         let Some(span) = self.page_heap().span_of(block) else { return false };
         let size = span.object_bytes();
         let hard = Hard::at(block, size.wrapping_sub(TAIL));
-        // A tail for this address proves that a hardened object begins here: nobody else knows the secret.
+        // A tail for this address proves that a hardened object begins here, because only this module knows the secret.
         let Says::InUse(bytes) = (if span.may_hold_object_at(block) { hard.says() } else { Says::Nonsense }) else {
             return self.refuse_hardened(span, block);
         };
@@ -364,7 +368,8 @@ impl Heap {
         let is_near = !(block as usize).is_multiple_of(LINE);
         hard.retire(bytes, is_near.then(|| Hard::at(block.wrapping_sub(size), hard.room)));
         let cache = self.central().cache(span.cache());
-        if !self.cpu.put_quarantined(cache, block) {
+        // SAFETY: its owner gave the block up, and we made it a free object.
+        if !unsafe { self.cpu.put_quarantined(cache, block) } {
             self.begin_quarantine(cache, block);
         }
         true

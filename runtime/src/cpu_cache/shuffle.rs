@@ -1,7 +1,7 @@
 //! Magazines of hardened caches: objects come in random order, and freed ones wait.
 //!
 //! ```text
-//!   free ──▶ free magazine ──▶ the older half, when it is full ──▶ depot ──▶ shuffled ──▶ allocation magazine ──▶ malloc
+//!   free ──▶ free magazine ──▶ older half, when it is full ──▶ depot ──▶ shuffled ──▶ allocation magazine ──▶ malloc
 //! ```
 //!
 //! The free magazine is the slot's quarantine: no object leaves it before half as many others were freed as it holds.
@@ -29,9 +29,12 @@ impl CpuCaches {
     }
 
     /// Frees an object to the slot's quarantine. False: it is full.
+    ///
+    /// # Safety
+    /// The caller owns the object, which is one of the cache's, and gives it up if the answer is true.
     #[inline(always)]
-    pub fn put_quarantined(&self, cache: CacheRef, object: *mut u8) -> bool {
-        // SAFETY: the caller owns the object, and gives it up.
+    pub unsafe fn put_quarantined(&self, cache: CacheRef, object: *mut u8) -> bool {
+        // SAFETY: passed on.
         unsafe { push(cache, object) }
     }
 

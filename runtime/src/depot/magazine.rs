@@ -207,7 +207,7 @@ impl Magazine {
         for index in 1..self.len() {
             // A multiplicative generator; its upper bits are good.
             random = (random ^ random >> 32 | 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
-            let other = ((random >> 32) * (index as u64 + 1) >> 32) as usize;
+            let other = (((random >> 32) * (index as u64 + 1)) >> 32) as usize;
             let (here, there) = (place(index).load(Relaxed), place(other).load(Relaxed));
             place(index).store(there, Relaxed);
             place(other).store(here, Relaxed);

@@ -36,7 +36,7 @@ pub struct FreeRuns {
     pub spare: Option<&'static Segment>,
     /// The last blocks with mappings of their own that were freed.
     pub unmapped: Unmapped,
-    /// Those that wait for reuse.
+    /// Mappings of freed blocks that wait for reuse.
     pub kept: Kept,
 }
 

@@ -154,13 +154,13 @@ impl Mapping {
     /// Resizes in place the part that has access, and moves the guard behind it. False: that is unchanged.
     ///
     /// # Safety
-    /// The mapping is the caller's, `old` bytes of it have access, and he gives up the pages that are cut off.
+    /// The mapping is the caller's, who gives up the pages that are cut off. `old` bytes of it have access.
     pub unsafe fn resize(&mut self, old: usize, new: usize) -> bool {
         let (old_end, new_end) = (self.start.wrapping_add(old), self.start.wrapping_add(new));
         // SAFETY: the pages between these ends, and the guard, are ours.
         unsafe {
             if new > self.bytes {
-                // What lies behind may be two mappings for the kernel: one remains, the guard.
+                // The part without access may be two mappings for the kernel: one remains, the guard.
                 if self.bytes > old && !vm::release(old_end.wrapping_add(GUARD), self.bytes - old) {
                     return false;
                 }

@@ -53,7 +53,7 @@ impl Kept {
         oldest.or_else(|| self.take_surplus())
     }
 
-    /// One that has to go, because there are too many bytes.
+    /// The oldest, if there are too many bytes.
     pub fn take_surplus(&mut self) -> Option<Mapping> {
         if self.bytes > MOST_BYTES { self.take_any() } else { None }
     }

@@ -98,7 +98,7 @@ pub struct Segment {
     bytes: HintUsize,
     /// Next description that waits for reuse.
     pub next: Cell<Option<&'static Segment>>,
-    /// Bytes of a block's mapping. Those behind the block are without access.
+    /// Bytes of a block's mapping. The rest, behind the block, is without access.
     pub mapped: Cell<usize>,
     /// The tag of a block.
     pub tag: Cell<*mut u8>,

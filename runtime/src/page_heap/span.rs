@@ -7,7 +7,7 @@
 //! ```
 //!
 //! **Random order.** Objects begin at a random multiple of their alignment, within the rest that holds no object. They
-//! are carved window by window. Within a window an exclusive-or by random bits gives the next object. So a small process
+//! are carved window by window. Within a window an exclusive-or by random bits gives the next one. So a small process
 //! touches no more pages than in ascending order. All indices here count in the order of carving; `place` converts.
 //!
 //! A span belongs to one slot's shard of its cache. That shard's lock protects all fields except `start`, which does
@@ -53,7 +53,7 @@ pub struct Span {
     cache: AtomicU32,
     granules: HintU8,
     is_subreleased: HintBool,
-    /// Where objects begin in the span, in multiples of 16 bytes.
+    /// Bytes before the first object, in multiples of 16.
     shift: HintU16,
 }
 
