@@ -7,7 +7,7 @@
 //!
 //! The *tail* is a word that holds the block's length, or that it is free, mixed with a secret and its own address. The
 //! *slack* up to it is filled with bytes of that mixture. So a write beyond the end, by one byte or more, is found when
-//! the block is freed. A write before the beginning changes the tail of the neighbour, at which a free looks if it is in
+//! the block is freed. A write before the beginning changes the tail of the neighbour, at which a free looks if in
 //! the same line. The tail says at once that a block was freed before. No other memory has a right tail, so it also
 //! proves that a hardened block begins there.
 //!
