@@ -256,8 +256,26 @@ mutants! {
         + "_ = span.next();"
     in "runtime/src/page_heap/span.rs":
         "upkeep: pages of objects in use go back with those of free ones" by "upkeep"
-        - "let is_free = index < total && self.is_free(self.object(index));"
+        - "let is_free = index < total && self.is_free(at(index));"
         + "let is_free = index < total;"
+        "random order: two objects of a window have the same place" by "depot exchange", "remote drain"
+        - "index ^ (bits as usize & ((1 << log) - 1))"
+        + "index | (bits as usize & ((1 << log) - 1))"
+    in "runtime/src/caches/harden.rs":
+        "hardened: a fresh object says that it is filled" by "hardened heap"
+        - ".say(FRESH);"
+        + ".say(FREE);"
+        "hardened: a block notes half of its length" by "hardened heap"
+        - "self.say(bytes as u64);\n        self.start"
+        + "self.say(bytes as u64 / 2);\n        self.start"
+    in "runtime/src/page_heap/kept.rs":
+        "hardened: a mapping that is taken stays in the quarantine" by "hardened heap"
+        - "let taken = core::mem::take(fitting.min_by_key(|mapping| mapping.bytes)?);"
+        + "let taken = *fitting.min_by_key(|mapping| mapping.bytes)?;"
+    in "runtime/src/page_heap/blocks.rs":
+        "hardened: a mapping waits for reuse before it has lost its access" by "hardened heap"
+        - "let is_kept = is_kept && unsafe { vm::protect(start, bytes, vm::Access::None) };"
+        + "if is_kept {\n            let _ = self.locked(here!(), |state| state.kept.put(mapping));\n            unsafe { vm::protect(start, bytes, vm::Access::None) };\n            return;\n        }"
     in "runtime/src/page_heap/list.rs":
         "upkeep: spans that leave a page list stay linked to the rest of it" by "upkeep"
         - "last.set_next(null_mut());"
