@@ -65,8 +65,8 @@ const CRIMES: [Crime; 14] = [
     }),
     ("block freed by two threads", "double free", AtOnce, || {
         let address = block_with_neighbour(1000) as usize;
-        let threads = [(); 2].map(|()| std::thread::spawn(move || free(address as *mut u8)));
-        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        // One after the other: at the same moment, both may succeed.
+        (0..2).for_each(|_| std::thread::spawn(move || free(address as *mut u8)).join().expect("no panic"));
     }),
     ("block freed by its thread and then by another one", "double free", AtOnce, || {
         let address = block_with_neighbour(1000) as usize;
@@ -134,7 +134,7 @@ fn inside_a_line(is_inside: bool) -> *mut u8 {
 }
 
 /// What is done to a hardened heap, what is said of it, and how it is done. The heap is looked at when the program ends.
-const CRIMES_HARDENED: [(&str, &str, fn()); 9] = [
+const CRIMES_HARDENED: [(&str, &str, fn()); 10] = [
     ("byte behind the end", "overflow", || {
         let block = block_with_neighbour(40);
         write(block, 40);
@@ -156,6 +156,14 @@ const CRIMES_HARDENED: [(&str, &str, fn()); 9] = [
         let block = block_with_neighbour(5000);
         free(block);
         write(block, 2500);
+    }),
+    ("write after free, whose span leaves", "write after free", || {
+        let blocks: Vec<_> = (0..200).map(|_| block(5000)).collect();
+        blocks.iter().for_each(|&block| free(block));
+        write(blocks[199], 4000);
+        heap::trim(0);
+        // SAFETY: ends the process without a look at what is left.
+        unsafe { libc::_exit(0) };
     }),
     ("block freed twice", "double free", || {
         let block = block_with_neighbour(40);
@@ -248,6 +256,18 @@ fn order() {
         free(freed);
         assert!((0..60).all(|_| block(BYTES) != freed), "a block that was just freed is used again");
     }
+    // Of 1,000 granules, one in sixteen should be a guard.
+    let all: Vec<_> = (0..64_000).map(|_| block(1000)).collect();
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("it is there");
+    let length = |range: &str| {
+        let (start, end) = range.split_once('-').expect("a range");
+        let address = |text| usize::from_str_radix(text, 16).expect("an address");
+        address(end) - address(start)
+    };
+    let guards = maps.lines().filter_map(|line| line.split_once(" ---p")).map(|(range, _)| length(range));
+    let guards = guards.filter(|bytes| (1..4).contains(&(bytes / 0x10000)) && bytes.is_multiple_of(0x10000)).count();
+    assert!((25..120).contains(&guards), "{guards} guards");
+    all.into_iter().for_each(free);
     let (large, new) = (block(200_000), block(200_000));
     free(large);
     // SAFETY: the block is ours, and so is what it becomes.

@@ -38,6 +38,10 @@ use machine::sync::Ordering::Relaxed;
 pub(super) const TAIL: usize = size_of::<u64>();
 /// Fills freed blocks: no valid address, and an odd one.
 const FILL: u64 = u64::from_ne_bytes([0xdb; 8]);
+/// The first and the last byte of a tail are no zero and no character of ASCII, as most bytes are that run over.
+const ENDS: u64 = 0x80 << 56 | 0x80;
+/// The unit of lengths in tails, above the first byte.
+const LENGTH: u64 = 1 << 8;
 /// The tail of a free block holds this in place of a length.
 const FREE: u64 = 1 << 40;
 /// The tail while a thread changes the block's state.
@@ -78,7 +82,7 @@ impl Hard {
     #[inline(always)]
     fn at(start: *mut u8, room: usize) -> Self {
         let mixed = (start as u64 ^ heap().secret()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Hard { start, room, seal: mixed ^ mixed >> 29 }
+        Hard { start, room, seal: mixed ^ mixed >> 29 | ENDS }
     }
 
     fn word(self, at: usize) -> &'static AtomicU64 {
@@ -97,7 +101,9 @@ impl Hard {
             FREE => Says::Free,
             BUSY => Says::Busy,
             FRESH => Says::Fresh,
-            bytes if bytes <= self.room as u64 => Says::InUse(bytes as usize),
+            length if length % LENGTH == 0 && length / LENGTH <= self.room as u64 => {
+                Says::InUse((length / LENGTH) as usize)
+            }
             _ => Says::Nonsense,
         }
     }
@@ -106,9 +112,9 @@ impl Hard {
         self.tail().store(self.seal ^ what, Relaxed);
     }
 
-    /// Eight bytes of slack.
+    /// Eight bytes of slack. None is zero or a character of ASCII, as most bytes are that run over.
     fn slack(self) -> u64 {
-        self.seal.rotate_left(24)
+        self.seal.rotate_left(24) | u64::from_ne_bytes([0x80; 8])
     }
 
     /// The bits of the first word with slack that are the slack's.
@@ -213,7 +219,7 @@ impl Hard {
         }
         self.say(BUSY);
         self.fill_slack(bytes);
-        self.say(bytes as u64);
+        self.say(bytes as u64 * LENGTH);
         self.start
     }
 
@@ -249,6 +255,11 @@ unsafe fn carve_object(state: &CacheState, start: *mut u8) {
     Hard::at(start, CacheRef::of(state).object_bytes() - TAIL).say(FRESH);
 }
 
+/// Looks at a free object whose span leaves the cache.
+unsafe fn end_object(state: &CacheState, start: *mut u8) {
+    Hard::at(start, CacheRef::of(state).object_bytes() - TAIL).report_damage();
+}
+
 /// The object that begins at a block. None: none does, which was reported.
 fn at(span: &Span, block: *mut u8, call: Call) -> Option<Hard> {
     let (start, bytes) = (span.object_at(block), span.object_bytes() - TAIL);
@@ -269,12 +280,14 @@ impl Heap {
     pub(crate) fn harden(&self) {
         self.cold.secret.store(process::randomness() | 1, Relaxed);
         self.page_heap().keep_blocks();
+        self.page_heap().guard_spans();
         self.serve_classes_by((1..CLASSES).filter_map(|class| {
             let (bytes, mut name) = (size_class::size(class), Line::new());
             let _ = write!(name, "malloc-{bytes}");
             // Aligned requests get a class whose size is a multiple of the alignment.
             let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
-            let cache = ObjectCache::create_hardened(&Wanted::plain(name.as_bytes(), bytes, alignment), carve_object);
+            let wanted = Wanted::plain(name.as_bytes(), bytes, alignment);
+            let cache = ObjectCache::create_hardened(&wanted, carve_object, end_object);
             if cache.is_none() {
                 process::complain(b"commensal: no memory to harden a size class; it is not hardened\n");
             }

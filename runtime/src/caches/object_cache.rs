@@ -119,11 +119,14 @@ impl ObjectCache {
         Some(cache)
     }
 
-    /// Creates a cache that only slow paths serve, with a hook for fresh objects. None: no memory.
-    pub(super) fn create_hardened(wanted: &Wanted<'_>, carve: ObjectHook) -> Option<&'static ObjectCache> {
+    /// Creates a cache that only slow paths serve, with hooks for fresh objects and for those of a span that leaves.
+    /// None: no memory.
+    pub(super) fn create_hardened(
+        wanted: &Wanted<'_>, carve: ObjectHook, end: ObjectHook,
+    ) -> Option<&'static ObjectCache> {
         let shape = Self::shape(wanted).ok()?;
         let cache = Self::claim(wanted)?;
-        let home = Home { carve_object: Some(carve), ..*cache.state.home() };
+        let home = Home { carve_object: Some(carve), end_object: Some(end), ..*cache.state.home() };
         // SAFETY: no other thread knows the cache.
         unsafe { cache.state.set_home(home) };
         cache.is_hardened.store(true, Ordering::Relaxed);

@@ -36,6 +36,8 @@ pub struct FreeRuns {
     pub spare: Option<&'static Segment>,
     /// The last blocks with mappings of their own that were freed.
     pub unmapped: Unmapped,
+    /// Guards that may still be put between spans.
+    pub guards: u32,
     /// Mappings of freed blocks that wait for reuse.
     pub kept: Kept,
 }

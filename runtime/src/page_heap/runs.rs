@@ -19,12 +19,12 @@ use super::metadata::Metadata;
 use super::segment::{Kind, Owner, Segment};
 use super::span::Span;
 use super::units::Units;
-use super::{GRANULE_PAGES, MAX_SEGMENTS, MOST_AT_ONCE, PAGE, PAGE_HEAP_RANK, UNIT};
+use super::{GRANULE, GRANULE_PAGES, MAX_SEGMENTS, MOST_AT_ONCE, PAGE, PAGE_HEAP_RANK, UNIT, guarded};
 use crate::observe::{Events, LockReport};
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use machine::sync::{Acquired, AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, Site, compiler_fence};
-use machine::{here, process};
+use machine::{here, process, vm};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
 const BLOCK_PAGES: usize = (64 << 20) / PAGE;
@@ -330,9 +330,9 @@ impl PageHeap {
 
     fn take_run(&self, state: &mut FreeRuns, pages: u32, alignment: u32, kind: Kind) -> Option<Run> {
         let freed = state.take_from_bins(pages, alignment);
-        let (segment, page) = freed.or_else(|| state.take_fresh(pages, alignment, kind)).or_else(|| {
+        let (segment, page) = freed.or_else(|| self.take_fresh(state, pages, alignment, kind)).or_else(|| {
             self.add_segment(state, pages, alignment)?;
-            state.take_fresh(pages, alignment, kind)
+            self.take_fresh(state, pages, alignment, kind)
         })?;
         let description = segment.page(page);
         // In this order, for a child that is forked in between; see the module's documentation.
@@ -343,6 +343,43 @@ impl PageHeap {
         let was_dirty = self.use_pages(segment, page, pages, freed.is_some());
         self.count_taken(pages as u64);
         Some(Run { start: segment.address(page), is_zero: was_dirty == 0 })
+    }
+
+    /// A fresh run; a guard may come before a span.
+    fn take_fresh(
+        &self, state: &mut FreeRuns, pages: u32, alignment: u32, kind: Kind,
+    ) -> Option<(&'static Segment, u32)> {
+        if kind == Kind::Slab && state.guards > 0 {
+            self.put_guard(state);
+        }
+        state.take_fresh(pages, alignment, kind)
+    }
+
+    /// Makes the next fresh granule a guard, at random one in sixteen. It stays for ever.
+    #[cold]
+    fn put_guard(&self, state: &mut FreeRuns) {
+        const ONE_IN: u64 = 16;
+        let next = state.current.map_or(0, |segment| segment.address(segment.high.get()) as u64);
+        if !guarded::mixed(process::randomness() ^ next).is_multiple_of(ONE_IN) {
+            return;
+        }
+        let Some((segment, page)) = state.take_fresh(GRANULE_PAGES, GRANULE_PAGES, Kind::Slab) else { return };
+        let description = segment.page(page);
+        description.pages = GRANULE_PAGES;
+        compiler_fence(Ordering::Release);
+        description.kind = Kind::Purged;
+        self.use_pages(segment, page, GRANULE_PAGES, false);
+        self.count_taken(u64::from(GRANULE_PAGES));
+        // SAFETY: the run is ours.
+        let is_protected = unsafe { vm::protect(segment.address(page), GRANULE, vm::Access::None) };
+        // The kernel may have too many mappings.
+        state.guards = if is_protected { state.guards - 1 } else { 0 };
+    }
+
+    /// From now on, guards lie between some spans. Each makes two mappings more; the kernel allows some 65,000.
+    pub fn guard_spans(&self) {
+        const MOST: u32 = 4096;
+        self.locked(here!(), |state| state.guards = MOST);
     }
 
     /// Marks free or fresh pages as in use, and returns how many were dirty.

@@ -55,7 +55,7 @@ pub enum Kind {
     Tagged,
     /// First page of a span.
     Slab,
-    /// First page of a run whose pages are on their way back to the kernel.
+    /// First page of a run whose pages are on their way back to the kernel, or of a guard.
     Purged,
 }
 

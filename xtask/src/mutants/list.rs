@@ -266,8 +266,8 @@ mutants! {
         - ".say(FRESH);"
         + ".say(FREE);"
         "hardened: a block notes half of its length" by "hardened heap"
-        - "self.say(bytes as u64);\n        self.start"
-        + "self.say(bytes as u64 / 2);\n        self.start"
+        - "self.say(bytes as u64 * LENGTH);\n        self.start"
+        + "self.say(bytes as u64 / 2 * LENGTH);\n        self.start"
     in "runtime/src/page_heap/kept.rs":
         "hardened: a mapping that is taken stays in the quarantine" by "hardened heap"
         - "let taken = core::mem::take(fitting.min_by_key(|mapping| mapping.bytes)?);"
