@@ -55,7 +55,7 @@ pub struct Heap {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Cold {
-    /// Debug caches, by the class that they serve.
+    /// Debug and hardened caches, by the class that they serve.
     pub watching: [AtomicPtr<CacheState>; CLASSES],
     /// Whether threads may be inside groups, whose caches serve their allocations.
     pub has_groups: AtomicBool,

@@ -51,7 +51,9 @@ impl CpuCaches {
         let mut next = next.sized(cache.shape().most().max(LEAST));
         let mut old = word.take(seen);
         if let Some(old) = &mut old {
-            (0..old.len() / 2).filter_map(|_| old.pop()).for_each(|newer| next.push(newer));
+            // Less of one that is longer, as before the cache was tuned.
+            let newer = (old.len() / 2).min(next.view().room() - 1);
+            (0..newer).filter_map(|_| old.pop()).for_each(|newer| next.push(newer));
         }
         next.push(object);
         let rest = [old, word.put(next).err()];
