@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn smallest_mapping_that_fits_is_taken_once() {
         let mut kept = none_kept();
-        for (number, bytes) in [(1, 20), (2, 10), (3, 12), (4, 13), (5, 11)] {
+        for (number, bytes) in [(1, 20), (2, 10), (4, 13), (3, 12), (5, 11)] {
             assert_eq!(kept.put(mapping(number, bytes)), None);
         }
         assert_eq!(kept.take(12..=15), Some(mapping(3, 12)));
