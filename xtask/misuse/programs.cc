@@ -318,8 +318,12 @@ static const kind KINDS[] = {
     {"read-moved", &READ_FREED, BLOCKS, "reads a block where it was before realloc moved it",
      [](size_t size) {
          char *block = among_others(size), *now = block;
-         for (size_t bytes = 2 * size; now == block && bytes < 1 << 30; bytes *= 2)
-             now = (char *)realloc(block, bytes);
+         /* A block that has room behind it grows where it is: then it is another block's turn. */
+         for (int other = 0; now == block && other < 2 * BESIDE; other++) {
+             block = now = neighbours[other];
+             for (size_t bytes = 2 * size; now == block && bytes < 1 << 30; bytes *= 2)
+                 now = (char *)realloc(block, bytes);
+         }
          read_freed(block, size);
      }},
 
