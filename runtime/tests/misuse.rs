@@ -4,10 +4,13 @@
 
 mod common;
 
-use commensal::heap;
+use commensal::{heap, machine::slot};
 use common::child;
 use common::random::Random;
 use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 fn block(bytes: usize) -> *mut u8 {
     let block = heap::allocate(bytes);
@@ -27,13 +30,17 @@ fn block_with_neighbour(bytes: usize) -> *mut u8 {
 }
 
 /// When it is found.
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Found {
     AtOnce,
+    /// At once, if another thread's magazine can be drained: by concurrency ids.
+    ByIds,
+    /// At once, but a thread that migrates before leaves its magazine behind: it must have its own slot.
+    InFallback,
     /// When a trim returns the magazine of a slot that frees in a hurry.
     Late,
 }
-use Found::{AtOnce, Late};
+use Found::{AtOnce, ByIds, InFallback, Late};
 
 /// Frees too many objects of a size for a look at each, and returns those that are left.
 fn hurry(bytes: usize) -> Vec<*mut u8> {
@@ -43,10 +50,30 @@ fn hurry(bytes: usize) -> Vec<*mut u8> {
     blocks.into_iter().step_by(10).collect()
 }
 
+/// Frees a block, and again if another thread gets another slot. The first thread runs meanwhile, so that it keeps its.
+fn is_freed_again_elsewhere(block: *mut u8) -> bool {
+    let (address, slot, is_over) = (block as usize, slot::current(), AtomicBool::new(false));
+    free(block);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let is_elsewhere = slot::current() != slot;
+            if is_elsewhere {
+                free(address as *mut u8);
+            }
+            is_over.store(true, Ordering::Relaxed);
+            is_elsewhere
+        });
+        while !is_over.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        other.join().expect("no panic")
+    })
+}
+
 /// What is done, what is said of it, when, and how it is done.
 type Crime = (&'static str, &'static str, Found, fn());
 
-const CRIMES: [Crime; 14] = [
+const CRIMES: [Crime; 16] = [
     ("block freed twice", "double free", AtOnce, || {
         let block = block_with_neighbour(40);
         free(block);
@@ -63,15 +90,35 @@ const CRIMES: [Crime; 14] = [
         free(left[17]);
         free(left[17]);
     }),
+    ("block freed twice in a hurry that is over", "double free", InFallback, || {
+        // With each size once: on a busy machine, 300 frees may be too slow for a hurry.
+        for bytes in [200, 180, 160, 140, 120, 100] {
+            let blocks: Vec<_> = (0..400).map(|_| block(bytes)).collect();
+            blocks[..300].iter().for_each(|&block| free(block));
+            free(blocks[310]);
+            blocks[310..350].iter().for_each(|&block| free(block));
+            // So late that a refill looks at the magazine before it takes it.
+            thread::sleep(Duration::from_millis(20));
+            (0..200).for_each(|_| _ = block(bytes));
+        }
+    }),
     ("block freed by two threads", "double free", AtOnce, || {
         let address = block_with_neighbour(1000) as usize;
         // One after the other: at the same moment, both may succeed.
-        (0..2).for_each(|_| std::thread::spawn(move || free(address as *mut u8)).join().expect("no panic"));
+        (0..2).for_each(|_| thread::spawn(move || free(address as *mut u8)).join().expect("no panic"));
     }),
-    ("block freed by its thread and then by another one", "double free", AtOnce, || {
+    ("block freed by its thread and then by another one", "double free", ByIds, || {
         let address = block_with_neighbour(1000) as usize;
         free(address as *mut u8);
-        std::thread::spawn(move || free(address as *mut u8)).join().expect("no panic");
+        thread::spawn(move || free(address as *mut u8)).join().expect("no panic");
+    }),
+    ("block freed in one slot and then in another one", "double free", ByIds, || {
+        let is_in_one_slot = (0..500).all(|_| !is_freed_again_elsewhere(block_with_neighbour(1000)));
+        // On a machine with one CPU, nothing could be seen.
+        if is_in_one_slot {
+            let block = block_with_neighbour(1000);
+            (0..2).for_each(|_| free(block));
+        }
     }),
     ("huge block freed twice", "double free", AtOnce, || {
         let block = block(100 << 20);
@@ -111,8 +158,15 @@ fn misuse_aborts_with_one_line_that_names_it() {
         }
         return;
     }
-    for (crime, expected, ..) in CRIMES {
-        child::run(&mut child::command(crime)).expect_abort(expected);
+    for (crime, expected, found, _) in CRIMES {
+        let modes = match found {
+            ByIds => &child::MODES[..1],
+            InFallback => &child::MODES[1..],
+            AtOnce | Late => &child::MODES,
+        };
+        for &mode in modes {
+            child::run(child::command(crime).envs(mode)).expect_abort(expected);
+        }
     }
 }
 
@@ -208,7 +262,7 @@ fn honest() {
         }
         blocks.into_iter().for_each(|(block, _)| free(block));
     };
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let threads = [1, 2, 3].map(|seed| scope.spawn(move || work(seed)));
         // SAFETY: the child uses only the heap, and ends.
         let child = unsafe { libc::fork() };
