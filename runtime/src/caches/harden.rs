@@ -19,7 +19,7 @@
 //! Runs at the same time: the block's owner, or the thread that frees it, writes the tail; other threads read it. Two
 //! threads that free a block at the same moment may both succeed. Its second use finds that.
 
-use super::heap::{Heap, heap};
+use super::heap::{HARDENED, Heap, heap};
 use super::object_cache::{ObjectCache, Wanted};
 use super::sharing::enter;
 use crate::central::size_class::{self, CLASSES};
@@ -50,7 +50,7 @@ const BUSY: u64 = 2 << 40;
 const FRESH: u64 = 3 << 40;
 
 /// Bytes of each part of a free block that is looked at before its use.
-const GLANCE: usize = 256;
+const GLANCE: usize = 64;
 /// The longest block that is filled as a whole.
 const MOST_FILLED: usize = 8 << 10;
 const LINE: usize = 64;
@@ -93,6 +93,10 @@ impl Hard {
 
     fn tail(self) -> &'static AtomicU64 {
         self.word(self.room)
+    }
+
+    fn tail_address(self) -> *mut u8 {
+        self.start.wrapping_add(self.room)
     }
 
     #[inline(always)]
@@ -287,7 +291,8 @@ impl Heap {
             // Aligned requests get a class whose size is a multiple of the alignment.
             let alignment = (1 << bytes.trailing_zeros()).min(PAGE);
             let wanted = Wanted::plain(name.as_bytes(), bytes, alignment);
-            let cache = ObjectCache::create_hardened(&wanted, carve_object, end_object);
+            let class_word = (HARDENED + class) as u8;
+            let cache = ObjectCache::create_hardened(&wanted, class_word, carve_object, end_object);
             if cache.is_none() {
                 process::complain(b"commensal: no memory to harden a size class; it is not hardened\n");
             }
@@ -355,9 +360,9 @@ impl Heap {
 
     /// A block of the slot's allocation magazine.
     #[inline(always)]
-    pub(super) fn take_hardened(&self, cache: CacheRef, bytes: usize) -> Option<*mut u8> {
-        let start = self.cpu.take(cache)?;
-        Some(Hard::at(start, cache.object_bytes() - TAIL).employ(bytes))
+    pub(super) fn take_hardened(&self, cache: CacheRef, object_bytes: usize, bytes: usize) -> Option<*mut u8> {
+        let start = self.cpu.take_ahead(cache, object_bytes - TAIL)?;
+        Some(Hard::at(start, object_bytes - TAIL).employ(bytes))
     }
 
     /// A block by any way left.
@@ -370,17 +375,20 @@ impl Heap {
     /// Frees a block of a hardened class. False: it is none.
     #[inline(never)]
     pub(crate) fn free_hardened(&self, block: *mut u8) -> bool {
-        let Some(span) = self.page_heap().span_of(block) else { return false };
-        let size = span.object_bytes();
-        let hard = Hard::at(block, size.wrapping_sub(TAIL));
+        let word = self.class_word(block);
+        let Some(class) = word.checked_sub(HARDENED) else { return false };
+        let Some(cache) = self.in_place_of(class).map(ObjectCache::cache) else { return false };
+        let size = size_class::size(class);
+        let hard = Hard::at(block, size - TAIL);
+        // Whether the tail would lie in a span of the class, and be aligned.
+        let has_tail = self.class_word(hard.tail_address()) == word && (block as usize).is_multiple_of(TAIL);
         // A tail for this address proves that a hardened object begins here, because only this module knows the secret.
-        let Says::InUse(bytes) = (if span.may_hold_object_at(block) { hard.says() } else { Says::Nonsense }) else {
-            return self.refuse_hardened(span, block);
+        let Says::InUse(bytes) = (if has_tail { hard.says() } else { Says::Nonsense }) else {
+            return self.refuse_hardened(block);
         };
         // The tail before the block, if it costs no line of memory more. Otherwise its own block's free looks at it.
         let is_near = !(block as usize).is_multiple_of(LINE);
         hard.retire(bytes, is_near.then(|| Hard::at(block.wrapping_sub(size), hard.room)));
-        let cache = self.central().cache(span.cache());
         // SAFETY: its owner gave the block up, and we made it a free object.
         if !unsafe { self.cpu.put_quarantined(cache, block) } {
             self.begin_quarantine(cache, block);
@@ -390,7 +398,8 @@ impl Heap {
 
     /// Reports that a hardened block is not in use. False: it is none.
     #[cold]
-    fn refuse_hardened(&self, span: &Span, block: *mut u8) -> bool {
+    fn refuse_hardened(&self, block: *mut u8) -> bool {
+        let Some(span) = self.page_heap().span_of(block) else { return false };
         if !ObjectCache::of(self.central().cache(span.cache())).is_some_and(ObjectCache::is_hardened) {
             return false;
         }

@@ -41,6 +41,11 @@ impl Sharing {
     }
 }
 
+/// The page map's words for hardened objects begin here. As words of size classes they would name magazines of ids that
+/// a hardened heap does not use, which are always full. So the fast paths leave such objects to the slow ones.
+pub(super) const HARDENED: usize = 2 * (CLASSES - 1);
+const _: () = assert!(HARDENED + CLASSES <= u8::MAX as usize + 1);
+
 /// The heap. Its region is the chunk of the size classes.
 #[derive(Debug)]
 #[repr(C)]
@@ -140,16 +145,18 @@ impl Heap {
         unsafe { slot::push(self.region().base(), self.class_word(object), object) }
     }
 
-    /// The page map's word for an address: twice the class of the objects there; 0: none.
+    /// The page map's word for an address: twice the class of the objects there, or [`HARDENED`] and the class; 0: none.
     #[inline(always)]
     pub(crate) fn class_word(&self, address: *mut u8) -> usize {
         // SAFETY: the map is the region's.
         unsafe { self.page_heap().map.class_word(self.region().at_offset(AREAS_END), address as usize) }
     }
 
+    /// The class of the objects at an address; 0: none, or hardened ones.
     #[inline]
     pub(crate) fn class_at(&self, address: *mut u8) -> usize {
-        self.class_word(address) / 2
+        let word = self.class_word(address);
+        if word >= HARDENED && self.is_hardened() { 0 } else { word / 2 }
     }
 
     // ---- large blocks ----

@@ -122,11 +122,11 @@ impl ObjectCache {
     /// Creates a cache that only slow paths serve, with hooks for fresh objects and for those of a span that leaves.
     /// None: no memory.
     pub(super) fn create_hardened(
-        wanted: &Wanted<'_>, carve: ObjectHook, end: ObjectHook,
+        wanted: &Wanted<'_>, class_word: u8, carve: ObjectHook, end: ObjectHook,
     ) -> Option<&'static ObjectCache> {
         let shape = Self::shape(wanted).ok()?;
         let cache = Self::claim(wanted)?;
-        let home = Home { carve_object: Some(carve), end_object: Some(end), ..*cache.state.home() };
+        let home = Home { class_word, carve_object: Some(carve), end_object: Some(end), ..*cache.state.home() };
         // SAFETY: no other thread knows the cache.
         unsafe { cache.state.set_home(home) };
         cache.is_hardened.store(true, Ordering::Relaxed);
@@ -143,13 +143,14 @@ impl ObjectCache {
         let end_object = destructor.map(|_| destroy as unsafe fn(&CacheState, *mut u8));
         // SAFETY: no other thread knows the cache.
         unsafe {
-            let carve_object = None;
+            let (class_word, carve_object) = (0, None);
             state.set_home(Home {
                 bytes,
                 constructor,
                 destructor,
                 argument,
                 typesafe,
+                class_word,
                 begin_object,
                 end_object,
                 carve_object,

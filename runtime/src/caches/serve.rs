@@ -74,7 +74,7 @@ impl Heap {
 
     /// The object cache that serves a class, for threads in no group.
     #[inline]
-    fn in_place_of(&self, class: usize) -> Option<&'static ObjectCache> {
+    pub(super) fn in_place_of(&self, class: usize) -> Option<&'static ObjectCache> {
         // SAFETY: object caches are never unmapped.
         unsafe { self.cold.watching[class].load(Ordering::Acquire).as_ref() }.map(ObjectCache::of_state)
     }
@@ -109,8 +109,9 @@ impl Heap {
     #[inline(always)]
     pub(crate) fn take_hardened_at_hand(&self, bytes: usize) -> Option<*mut u8> {
         let bytes_with_tail = Some(bytes + TAIL).filter(|&bytes| bytes <= LARGEST)?;
-        let cache = self.in_place_of(size_class::class_for(bytes_with_tail)).filter(|cache| cache.is_hardened())?;
-        self.take_hardened(cache.cache(), bytes)
+        let class = size_class::class_for(bytes_with_tail);
+        let cache = self.in_place_of(class).filter(|cache| cache.is_hardened())?;
+        self.take_hardened(cache.cache(), size_class::size(class), bytes)
     }
 
     /// The fast path or an exchange of magazines, in no group, where another kind may serve the class.
@@ -118,7 +119,7 @@ impl Heap {
     pub(crate) fn take_at_hand(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
         match self.server(self.class_of(bytes, alignment)?) {
             Server::Watching(..) => None,
-            Server::Hardened(cache) => self.take_hardened(cache, bytes),
+            Server::Hardened(cache) => self.take_hardened(cache, cache.object_bytes(), bytes),
             Server::Class(cache) => self.cpu.take(cache).or_else(|| self.cpu.swap(cache)),
         }
     }

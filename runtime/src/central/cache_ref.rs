@@ -191,9 +191,9 @@ impl CacheRef {
         self.head().number.load(Ordering::Relaxed) == 0
     }
 
-    /// The page map's class for the cache's objects, which free reads. Zero for caches that are not size classes.
+    /// The page map's class for the cache's objects, which free reads. Zero for most caches that are not size classes.
     pub fn class_word(self) -> u8 {
-        if self.is_size_class() { self.index() as u8 } else { 0 }
+        self.state().map_or(self.index() as u8, |state| state.home().class_word)
     }
 
     /// Its state, if a program made the cache.

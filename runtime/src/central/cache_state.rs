@@ -49,6 +49,8 @@ pub struct Home {
     pub argument: *mut u8,
     /// Whether readers may look at free objects.
     pub typesafe: bool,
+    /// The page map's class for the objects: 0, unless the cache is hardened.
+    pub class_word: u8,
     /// Runs on objects that a span gives for the first time; may be none.
     pub begin_object: Option<ObjectHook>,
     /// Undoes it, for free objects.

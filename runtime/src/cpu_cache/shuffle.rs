@@ -11,8 +11,10 @@ use super::tier::CpuCaches;
 use crate::central::{CacheRef, Path};
 use machine::{here, slot};
 
-/// Objects of any size that a quarantine holds at least.
+/// Objects of any size that a quarantine holds at least, and as many of small ones, within so many bytes.
 const LEAST: usize = 8;
+const MOST_OF_LEAST: usize = 32;
+const LEAST_BYTES: usize = 128 << 10;
 
 impl CpuCaches {
     /// An object of a new allocation magazine, which is shuffled.
@@ -48,7 +50,8 @@ impl CpuCaches {
         let is_full = seen.view().is_none_or(|old| old.is_full()) && !seen.is_draining();
         let empty = || self.depot.find_empty(&self.depot.lock(cache, slot, here!()));
         let Some(next) = is_full.then(empty).flatten() else { return self.depot.put_one(cache, object) };
-        let mut next = next.sized(cache.shape().most().max(LEAST));
+        let least = (LEAST_BYTES / cache.object_bytes()).clamp(LEAST, MOST_OF_LEAST);
+        let mut next = next.sized(cache.shape().most().max(least));
         let mut old = word.take(seen);
         if let Some(old) = &mut old {
             // Less of one that is longer, as before the cache was tuned.

@@ -23,6 +23,14 @@ impl CpuCaches {
         (!object.is_null()).then_some(object)
     }
 
+    /// The same, and has the processor fetch the next object: its first line, and the line at an offset.
+    #[inline(always)]
+    pub fn take_ahead(&self, cache: CacheRef, offset: usize) -> Option<*mut u8> {
+        // SAFETY: as above.
+        let object = unsafe { slot::pop_ahead(cache.chunk().base(), cache.index(), offset) };
+        (!object.is_null()).then_some(object)
+    }
+
     /// Exchanges the slot's two magazines and pops an object, if the free magazine is at least half full and both have
     /// full capacity. Programs that swing by a magazine live here, so it counts no miss and takes no lock.
     #[inline(always)]

@@ -8,7 +8,7 @@ use super::guarded::Mapping;
 use core::ops::RangeInclusive;
 
 /// Mappings that are kept.
-const MOST: usize = 256;
+const MOST: usize = 128;
 /// Bytes that all of them have at most, and each of them.
 const MOST_BYTES: usize = 16 << 20;
 const MOST_BYTES_OF_ONE: usize = 2 << 20;
@@ -45,10 +45,13 @@ impl Kept {
         Some(taken)
     }
 
-    /// Keeps a mapping in place of the oldest. Returns one that has to go.
+    /// Keeps a mapping. Returns one that has to go: if there is no place, the oldest.
     pub fn put(&mut self, mapping: Mapping) -> Option<Mapping> {
-        let (at, oldest) = (self.next, self.take_oldest());
-        self.table.as_mut()?[at] = mapping;
+        let mut places = (0..MOST).map(|distance| (self.next + distance) % MOST);
+        let (table, next) = (self.table.as_mut()?, self.next);
+        let place = places.find(|&place| table[place].bytes == 0);
+        let oldest = if place.is_none() { self.take_oldest() } else { None };
+        self.table.as_mut()?[place.unwrap_or(next)] = mapping;
         self.bytes += mapping.bytes;
         oldest.or_else(|| self.take_surplus())
     }
@@ -105,6 +108,7 @@ mod tests {
             assert_eq!(kept.put(mapping(number, 1)), None);
         }
         assert_eq!(kept.put(mapping(MOST, 1)), Some(mapping(0, 1)));
+        assert!(kept.take(1..=1).is_some() && kept.put(mapping(MOST, 1)).is_none(), "the oldest went for no need");
         let mut gone = 1;
         for number in 0..2 * MOST {
             assert!(kept.keeps(mapping(number, MOST_BYTES_OF_ONE)));

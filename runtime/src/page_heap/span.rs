@@ -266,13 +266,6 @@ impl Span {
         Ok(())
     }
 
-    /// Whether an object may begin at an address of the span: a word ends it before the span's end.
-    #[inline]
-    pub fn may_hold_object_at(&self, address: *mut u8) -> bool {
-        let end = address as usize - self.start() as usize + self.object_bytes();
-        (address as usize).is_multiple_of(size_of::<u64>()) && end <= self.granules() as usize * GRANULE
-    }
-
     /// The object that holds an address; none behind the last carved object.
     pub fn object_at(&self, address: *mut u8) -> Option<*mut u8> {
         let index = self.index_at(address);

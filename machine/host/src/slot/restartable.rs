@@ -67,6 +67,38 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     object
 }
 
+/// [`pop`], and has the processor fetch what the next pop returns: its first line, and the line at an offset.
+///
+/// # Safety
+/// As for [`pop`].
+#[inline(always)]
+pub unsafe fn pop_ahead(base: *mut u8, index: usize, offset: usize) -> *mut u8 {
+    let words = WORDS.load(Ordering::Relaxed);
+    let object: *mut u8;
+    // SAFETY: as in `pop`. The head is that of the magazine, or the word's before: both may be read. A fetch may name any
+    // address.
+    unsafe {
+        asm!(
+            ".pushsection .text.commensal_abort, \"ax\"",
+            "8: xor {object:e}, {object:e}",
+            "jmp 6f",
+            ".popsection",
+            crate::pop_section!(
+                shift, words = "{words}", base = "{base}", word = "{word}", at = "{at}" "{at:e}",
+                head = "{head}", object = "{object}", empty = "6f", leave = "8b"
+            ),
+            "mov {head}, qword ptr [{base} + {head}]",
+            "prefetcht0 byte ptr [{head}]",
+            "prefetcht0 byte ptr [{head} + {offset}]",
+            "6:",
+            at = out(reg) _, head = out(reg) _, object = out(reg) object, offset = in(reg) offset,
+            words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index), shift = const AREA_SHIFT,
+            options(nostack)
+        );
+    }
+    object
+}
+
 /// Pushes a pointer to the free word `index + 1` of this thread's slot. False: it is full, or there is no slot.
 ///
 /// # Safety

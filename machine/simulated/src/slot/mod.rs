@@ -23,7 +23,7 @@ pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static s
 }
 
 pub use restartable::{
-    change_places, compare_store, count, count_in, draw, load_pair, local_add, local_increment, pop, push,
+    change_places, compare_store, count, count_in, draw, load_pair, local_add, local_increment, pop, pop_ahead, push,
     replace_pair, store_pair,
 };
 #[doc(hidden)]

@@ -13,6 +13,11 @@ fn at_offset(base: *mut u8, offset: u64) -> *mut u64 {
     base.wrapping_add(offset as usize).cast()
 }
 
+pub unsafe fn pop_ahead(base: *mut u8, index: usize, _: usize) -> *mut u8 {
+    // SAFETY: passed on.
+    unsafe { pop(base, index) }
+}
+
 pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
     restartably(null_mut(), |section| {
         let Some(slot) = section.slot()? else { return Ok(null_mut()) };
