@@ -20,6 +20,9 @@ protocols! {
         created, NO_SIGNALS, BOTH => by_ids SectionsGoOn, in_fallback ChangesTear;
     "array sizes": "caches that are used so much that their arrays grow, in slots that lend each other room for it",
         sized, NO_SIGNALS, &[Mode::ConcurrencyId] => by_ids RestartIsFence;
+    "middle sizes":
+        "blocks of some hundred KiB that are used so much that slots keep them, in slots that lend each other room",
+        middle, NO_SIGNALS, &[Mode::ConcurrencyId] => by_ids RestartIsFence, by_ids SectionsGoOn;
     "watched cache": "a cache that watches its users, none of which does anything wrong, also where one of them forks",
         watched, NO_SIGNALS, BOTH => by_ids NoWipe;
 }
@@ -131,6 +134,40 @@ fn grow(cache: &'static ObjectCache, bursts: usize, random: &mut Rng) {
         let own: Vec<_> = (0..random.usize(DEPTH / 2..DEPTH)).filter_map(|_| Block::of(cache)).collect();
         own.into_iter().for_each(|block| block.free_to(cache));
     }
+}
+
+/// Blocks of middle sizes that slots keep. Others get and free them, trims take them away, and slots rest.
+fn middle(seed: u64) -> Outcome {
+    const SIZES: [usize; 4] = [40_000, 200_000, 600_000, 2_000_000];
+    heap::check::begin_middle();
+    let table = Table::new(2);
+    let sizes = &SIZES[seed as usize % 3..];
+    crowd(THREADS, seed, None, &|_, random| {
+        let mut own = Vec::new();
+        for _ in 0..50 {
+            let size = sizes[random.usize(..sizes.len())];
+            match random.u8(..16) {
+                0..=5 if own.len() < 6 => own.extend(Block::new(size)),
+                6 | 7 => {
+                    let block = own.pop();
+                    own.extend(table.exchange(block, random));
+                }
+                8 | 9 => heap::check::grow_middle(size),
+                10 if random.u8(..4) == 0 => _ = heap::trim(0),
+                10 if random.u8(..8) == 0 => sleep(REST_NS),
+                11 => {
+                    let block = own.pop();
+                    own.extend(block.map(|block| block.resize(size)));
+                }
+                _ => own.pop().into_iter().for_each(Block::free),
+            }
+        }
+        own.into_iter().for_each(Block::free);
+    });
+    heap::check::check_valid(|_| {});
+    table.empty();
+    check_empty_heap();
+    Ok(())
 }
 
 /// Caches that come and go are called so, by the size of their objects.

@@ -66,6 +66,7 @@ tests! {
     cache_tuning "cache tuning"
     cache_creation "cache creation"
     array_sizes "array sizes"
+    middle_sizes "middle sizes"
     watched_cache "watched cache"
     groups "groups"
     group_limits "group limits"

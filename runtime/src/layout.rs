@@ -11,15 +11,15 @@
 //!                                                base
 //!
 //!   header     0     head of a chunk: zero word, number, used slots, shapes of its caches
-//!                    the tiers' state, one inside the other: caches, cpu_cache, depot, central, page_heap
-//!              7936  words of the modules above them, each its own (`HeaderWord`)
+//!              1168  words of the modules above the tiers, each its own (`HeaderWord`)
+//!              1232  the tiers' state, one inside the other: caches, cpu_cache, depot, central, page_heap
 //!
 //!   area       0     shards of ids 72 to 0, 40 bytes each; that of id 0, no cache's, is the slot's own (below)
 //!   of a slot  2920  the budget of the slot's magazines
 //!              2928  magazine words, two for each id from 0 to 72: allocation and free magazine
-//!              4096  the same for ids 73 to 136: room for 64 more size classes
-//!              5120  unused
-//!              5632  shards of ids 136 to 73, of the next slot; those of slot 0 end the header
+//!              4096  the same for ids 73 to 127
+//!              4976  the budget of middle classes' magazines
+//!              5992  shards of ids 127 to 73, of the next slot; those of slot 0 end the header
 //!
 //!   shard      0     lock             central: it guards the rest, but for the load
 //!              4     capacity level   cpu_cache
@@ -37,24 +37,25 @@
 //! ```
 //!
 //! All of it is address space, committed at first touch. Zeroed memory is valid everywhere, and means "nothing here
-//! yet". An untouched page of an area costs nothing: the present classes lie in the first of the two.
+//! yet". An untouched page of an area costs nothing: small classes lie in the first, middle ones in the second.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use machine::{root, slot, vm};
 
-/// Ids of caches in a chunk, including 0, which is no cache's: as many as size classes. One more is one size class
-/// more: the next of the steps in `central::size_class`.
-pub const IDS: usize = 73;
-/// Ids that lie in the first page of an area, and all that there is room for.
-const FIRST_IDS: usize = 73;
-const MOST_IDS: usize = FIRST_IDS + 64;
+/// Ids of caches in a chunk, including 0, which is no cache's: as many as size classes, and as a byte of the page map
+/// can name, which is twice the id.
+pub const IDS: usize = 128;
+/// Ids that lie in the first page of an area: those of small classes.
+pub const FIRST_IDS: usize = 73;
 
 /// Bytes of the header before the first area.
 pub const HEADER: usize = 3 * vm::PAGE;
-/// End of the tiers' state, which begins at the base, and start of the words of the modules above.
-pub(crate) const TIERS_END: usize = 2 * vm::PAGE - 256;
-const WORDS_ABOVE: usize = TIERS_END;
+/// Start of the words of the modules above the tiers, after the head of a chunk.
+pub(crate) const WORDS_ABOVE: usize = 144 + 8 * IDS;
+pub(crate) const WORDS_ABOVE_BYTES: usize = 64;
+/// End of the tiers' state, and start of the shards of slot 0's middle classes.
+pub(crate) const TIERS_END: usize = HEADER - (IDS - FIRST_IDS) * SHARD;
 /// End of the areas, and start of the page map.
 pub const AREAS_END: usize = HEADER + slot::MAX * slot::AREA;
 /// Bytes before a chunk's base that are never used: see `cpu_cache::slot_word`.
@@ -81,10 +82,11 @@ pub(crate) const PAGE_LIST: usize = shard(0);
 pub(crate) const ARENA: usize = shard(0) + 24;
 pub(crate) const WATCH: usize = shard(0) + 32;
 pub(crate) const BUDGET: usize = FIRST_IDS * SHARD;
+pub(crate) const MIDDLE_BUDGET: usize = WORDS_AT + IDS * WORDS;
 
-const _: () = assert!(WORDS_AT + FIRST_IDS * WORDS <= vm::PAGE, "today's ids stay within one page");
-const _: () = assert!(IDS <= MOST_IDS);
-const _: () = assert!(WORDS_AT + MOST_IDS * WORDS <= slot::AREA - (MOST_IDS - FIRST_IDS) * SHARD);
+const _: () = assert!(WORDS_AT + FIRST_IDS * WORDS <= vm::PAGE, "small classes stay within one page");
+const _: () = assert!(IDS * 2 <= u8::MAX as usize + 1);
+const _: () = assert!(MIDDLE_BUDGET + 8 <= slot::AREA - (IDS - FIRST_IDS) * SHARD);
 const _: () = assert!(slot::AREAS == HEADER + WORDS_AT && slot::AREA.is_multiple_of(vm::PAGE));
 const _: () = assert!(AREAS_END + vm::PAGE <= root::BOOTSTRAP_BYTES);
 
@@ -97,11 +99,11 @@ pub const fn shard(id: usize) -> usize {
 /// For traces: the name of the part at an offset in an area, its id, and the offset in it.
 pub fn part_of(offset: usize) -> Option<(&'static str, usize, usize)> {
     let word = offset.wrapping_sub(WORDS_AT);
-    if word / WORDS < MOST_IDS {
+    if word / WORDS < IDS {
         return Some((if word % WORDS < 8 { "allocation" } else { "free" }, word / WORDS, word % 8));
     }
     let in_shard = |id| offset.wrapping_sub(shard(id)) % slot::AREA;
-    (0..MOST_IDS).find(|&id| in_shard(id) < SHARD).map(|id| ("shard", id, in_shard(id)))
+    (0..IDS).find(|&id| in_shard(id) < SHARD).map(|id| ("shard", id, in_shard(id)))
 }
 
 /// Address space that begins with a header and has an area for each slot: the process's own, or a chunk of caches.
@@ -186,7 +188,7 @@ impl<T> HeaderWord<T> {
     /// # Safety
     /// Zeroes are a valid `T` (all atomic), and what it points to. These bytes of the header have no other user.
     pub const unsafe fn at(offset: usize) -> Self {
-        assert!(offset >= WORDS_ABOVE && offset + size_of::<T>() <= HEADER);
+        assert!(offset >= WORDS_ABOVE && offset + size_of::<T>() <= WORDS_ABOVE + WORDS_ABOVE_BYTES);
         HeaderWord { offset, of: PhantomData }
     }
 
@@ -205,8 +207,8 @@ mod tests {
     fn area_parts_of_all_ids_do_not_overlap() {
         let words = |id: usize| WORDS_AT + id * WORDS..WORDS_AT + (id + 1) * WORDS;
         let shards = |id: usize| shard(id) % slot::AREA..shard(id) % slot::AREA + SHARD;
-        let mut parts: std::vec::Vec<_> = (0..MOST_IDS).flat_map(|id| [words(id), shards(id)]).collect();
-        parts.push(BUDGET..BUDGET + 8);
+        let mut parts: std::vec::Vec<_> = (0..IDS).flat_map(|id| [words(id), shards(id)]).collect();
+        parts.extend([BUDGET, MIDDLE_BUDGET].map(|word| word..word + 8));
         parts.sort_by_key(|part| part.start);
         assert!(parts.windows(2).all(|pair| pair[0].end <= pair[1].start), "{parts:?}");
         assert!(parts.iter().all(|part| part.end <= slot::AREA));

@@ -8,7 +8,7 @@
 mod common;
 
 use commensal::caches::Cache as SlabCache;
-use commensal::central::size_class::{self, CLASSES};
+use commensal::central::size_class::{self, SMALL};
 use commensal::group::Group as MemoryGroup;
 use commensal::heap::{self, report, statistics};
 use commensal::machine::{clock, process, slot};
@@ -30,7 +30,7 @@ fn page_at_rest_equals_report() {
     in_child("observe:on,upkeep:off", || {
         let bytes = |number: usize| number * 37 % 9000 + 1;
         let kept = blocks(20_000, bytes);
-        free(blocks(20_000, |number| number * 91 % 33_000 + 1));
+        free(blocks(20_000, |number| number * 91 % 32_000 + 1));
         let large = blocks(3, |_| 1 << 20);
         statistics::write_now();
         let process = report::process().expect("the heap was used");
@@ -46,7 +46,7 @@ fn page_at_rest_equals_report() {
             assert!(figures.cached_bytes > 0 && figures.runs > 0 && figures.slots_used > 0, "{figures:?}");
             let caches: Vec<Cache> = page.rows().collect();
             assert!(classes.len() > 10 && classes.iter().all(|class| caches.contains(class)), "{classes:?}");
-            for class in 1..CLASSES {
+            for class in 1..SMALL {
                 assert_eq!(caches[class - 1].name.as_str(), format!("malloc-{}", size_class::size(class)));
             }
             assert!(caches.iter().filter(|cache| cache.cached > 0).count() > 10, "nothing was cached");

@@ -235,6 +235,22 @@ pub fn prefers_huge_pages() -> bool {
     prefers == YES
 }
 
+/// Whether the process's address space is limited, as by `ulimit -v` or `-d`; looked up once.
+pub fn limits_address_space() -> bool {
+    const NO: u64 = 1;
+    const YES: u64 = 2;
+    const DATA: usize = 2;
+    const ADDRESS_SPACE: usize = 9;
+    early_state! { static LIMITS: AtomicU64 = AtomicU64::new(0); }
+    let is_limited = |resource: usize| {
+        let mut limit = [u64::MAX; 2];
+        // SAFETY: the kernel writes 16 bytes.
+        let _ = unsafe { syscall::call(syscall::PRLIMIT, [0, resource, 0, limit.as_mut_ptr() as usize]) };
+        limit[0] != u64::MAX
+    };
+    once(&LIMITS, || if [DATA, ADDRESS_SPACE].into_iter().any(is_limited) { YES } else { NO }) == YES
+}
+
 /// Shows use and limit, in bytes, of each limited control group of the process: its own first, then the ancestors.
 /// Shows none without a known limit. Takes some ten system calls, and six for each ancestor.
 pub fn memory_of_groups(show: impl FnMut(u64, u64)) {

@@ -92,6 +92,10 @@ pub fn threads() -> Option<u32> {
 }
 
 /// False: there are no huge pages.
+pub fn limits_address_space() -> bool {
+    false
+}
+
 pub fn prefers_huge_pages() -> bool {
     false
 }

@@ -41,7 +41,7 @@ impl Heap {
         for cache in self.central().caches() {
             Check { heap: self, cache, found: &mut found, show, out: 0 }.run();
         }
-        self.cpu.check_shares(slots());
+        self.cpu.check_shares(slots);
         found.magazines += self.cpu.depot.spare().check_valid() as u64;
         let mut spans = 0;
         self.page_heap().for_each_span(|_| spans += 1);

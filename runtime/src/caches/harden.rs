@@ -22,7 +22,7 @@
 use super::heap::{HARDENED, Heap, heap};
 use super::object_cache::{ObjectCache, Wanted};
 use super::sharing::enter;
-use crate::central::size_class::{self, CLASSES};
+use crate::central::size_class::{self, SMALL};
 use crate::central::{CacheRef, CacheState};
 use crate::misuse::{self, Call, Damage, Found, Line, Object};
 use crate::observe::page::Text;
@@ -282,10 +282,14 @@ impl Heap {
 
     /// Hardens all size classes. Earlier allocations stay as they are.
     pub(crate) fn harden(&self) {
+        if self.has_middle() {
+            // Their magazines are where the words of hardened objects lead.
+            return process::complain(b"commensal: too late for harden:on; set it before the program starts\n");
+        }
         self.cold.secret.store(process::randomness() | 1, Relaxed);
         self.page_heap().keep_blocks();
         self.page_heap().guard_spans();
-        self.serve_classes_by((1..CLASSES).filter_map(|class| {
+        self.serve_classes_by((1..SMALL).filter_map(|class| {
             let (bytes, mut name) = (size_class::size(class), Line::new());
             let _ = write!(name, "malloc-{bytes}");
             // Aligned requests get a class whose size is a multiple of the alignment.

@@ -10,7 +10,7 @@
 //! that class. If another kind of cache serves the class, its entries are zero, which names an empty magazine. So the
 //! allocation reaches the slow path, which finds the cache. A class with its own cache pays nothing for that.
 
-use crate::central::size_class::{self, CLASSES, STEP, STEPS};
+use crate::central::size_class::{self, CLASSES, LARGEST_MIDDLE, SMALL, STEP, STEPS};
 use crate::central::{CacheRef, CacheState, Central, ChunkHead, Shape};
 use crate::cpu_cache::CpuCaches;
 use crate::layout::{self, AREAS_END, HEADER, HeaderWord, Region};
@@ -43,14 +43,20 @@ impl Sharing {
 
 /// The page map's words for hardened objects begin here. As words of size classes they would name magazines of ids that
 /// a hardened heap does not use, which are always full. So the fast paths leave such objects to the slow ones.
-pub(super) const HARDENED: usize = 2 * (CLASSES - 1);
-const _: () = assert!(HARDENED + CLASSES <= u8::MAX as usize + 1);
+pub(super) const HARDENED: usize = 2 * (SMALL - 1);
+const _: () = assert!(HARDENED + SMALL <= u8::MAX as usize + 1);
+
+/// Blocks of middle sizes that a process may have before it gets classes for them. Most programs stay below, and pay
+/// for no pages of those classes.
+const FEW_MIDDLE: u32 = 64;
 
 /// The heap. Its region is the chunk of the size classes.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Heap {
     head: ChunkHead,
+    /// Not by name: see [`HeaderWord`].
+    _above: [AtomicU64; layout::WORDS_ABOVE_BYTES / 8],
     pub(super) classes: ClassTable,
     pub(crate) sharing: Sharing,
     pub(super) cold: Cold,
@@ -60,17 +66,19 @@ pub struct Heap {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Cold {
-    /// Debug and hardened caches, by the class that they serve.
-    pub watching: [AtomicPtr<CacheState>; CLASSES],
+    /// Debug and hardened caches, by the small class that they serve.
+    pub watching: [AtomicPtr<CacheState>; SMALL],
     /// Whether threads may be inside groups, whose caches serve their allocations.
     pub has_groups: AtomicBool,
     pub has_large_of_groups: AtomicBool,
     pub checks_at_exit: AtomicBool,
+    /// Blocks of middle sizes that were given as large blocks.
+    pub middle_blocks: AtomicU32,
     /// Of a hardened heap: mixed into tails and random choices; 0: the heap is not hardened.
     pub secret: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Heap>() <= layout::TIERS_END);
+const _: () = assert!(size_of::<Heap>() <= layout::TIERS_END && offset_of!(Heap, _above) == layout::WORDS_ABOVE);
 
 /// The process's heap, or the stand-in before it exists.
 #[inline(always)]
@@ -93,7 +101,7 @@ impl Heap {
     pub(super) fn begin(
         &mut self, (map, entries): (*mut u8, usize), extent: (*mut u8, *mut u8), segment: (*mut u8, usize),
     ) -> bool {
-        self.head.begin_shapes((1..size_class::CLASSES).map(|class| Shape::of(size_class::size(class))));
+        self.head.begin_shapes((1..SMALL).map(|class| Shape::of(size_class::size(class))));
         self.classes.begin();
         self.cpu.depot.central.page_heap.map.begin(entries);
         self.cpu.depot.central.begin();
@@ -145,7 +153,7 @@ impl Heap {
         unsafe { slot::push(self.region().base(), self.class_word(object), object) }
     }
 
-    /// The page map's word for an address: twice the class of the objects there, or [`HARDENED`] and the class; 0: none.
+    /// The page map's word for an address: twice the class of the objects there, or [`HARDENED`] and it; 0: none.
     #[inline(always)]
     pub(crate) fn class_word(&self, address: *mut u8) -> usize {
         // SAFETY: the map is the region's.
@@ -157,6 +165,37 @@ impl Heap {
     pub(crate) fn class_at(&self, address: *mut u8) -> usize {
         let word = self.class_word(address);
         if word >= HARDENED && self.is_hardened() { 0 } else { word / 2 }
+    }
+
+    // ---- middle classes ----
+
+    /// The middle class for a request above [`size_class::LARGEST`], once there are such classes.
+    #[inline]
+    pub(crate) fn middle_class(&self, bytes: usize) -> Option<CacheRef> {
+        let class = (bytes <= LARGEST_MIDDLE).then(|| self.class(size_class::class_for(bytes)))?;
+        class.exists().then_some(class)
+    }
+
+    /// Counts a block that a middle class might have given. A program with many of them gets these classes, for ever.
+    /// Their objects take whole granules, which a limit on address space would count.
+    pub(crate) fn note_middle(&self, bytes: usize) {
+        let count = &self.cold.middle_blocks;
+        if bytes > LARGEST_MIDDLE || count.load(Ordering::Relaxed) >= FEW_MIDDLE || self.is_hardened() {
+            return;
+        }
+        // Relaxed: a number on its own. Threads that reach it at the same time store the same shapes.
+        if count.fetch_add(1, Ordering::Relaxed) + 1 >= FEW_MIDDLE && !process::limits_address_space() {
+            self.begin_middle();
+        }
+    }
+
+    pub(crate) fn has_middle(&self) -> bool {
+        self.class(SMALL).exists()
+    }
+
+    /// Begins the middle classes.
+    pub(crate) fn begin_middle(&self) {
+        (SMALL..CLASSES).for_each(|class| self.class(class).set_shape(Shape::of_middle(size_class::size(class))));
     }
 
     // ---- large blocks ----
@@ -238,6 +277,7 @@ pub(crate) fn prepare() {
     slot::current();
     process::memory();
     process::prefers_huge_pages();
+    process::limits_address_space();
 }
 
 /// Makes the region and installs it, unless another thread or a handler was faster. False: no address space.

@@ -10,7 +10,7 @@
 //! its holder vanished in a change, `first` and `next` are in order. `back` is checked before use.
 
 use super::cache_ref::CacheRef;
-use super::size_class::CLASSES;
+use super::size_class::SMALL;
 use core::iter::successors;
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
@@ -20,7 +20,7 @@ use machine::sync::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 #[repr(C)]
 pub struct Charged {
     /// 0: no cache yet.
-    caches: [AtomicUsize; CLASSES],
+    caches: [AtomicUsize; SMALL],
     parent: AtomicPtr<Charged>,
     first: AtomicPtr<Charged>,
     next: AtomicPtr<Charged>,

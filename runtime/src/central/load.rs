@@ -97,6 +97,22 @@ impl Load {
         parts / PARTS
     }
 
+    /// Counts a refill without a look at the clock, but for one in so many: then false, and nothing is counted.
+    #[inline]
+    pub fn counts_without_clock(&self, one_in: u32) -> bool {
+        let refills = self.refills.load(Relaxed).wrapping_add(1);
+        let is_counted = !refills.is_multiple_of(one_in);
+        if is_counted {
+            self.refills.store(refills, Relaxed);
+        }
+        is_counted
+    }
+
+    /// For tests: the highest rate, as after many misses.
+    pub fn raise(&self) {
+        self.rate.store(coarse_time() & !RATE_BITS | (HIGHEST_RATE * PARTS), Relaxed);
+    }
+
     #[inline]
     pub fn rate(&self) -> u32 {
         (self.rate.load(Relaxed) & RATE_BITS) / PARTS

@@ -178,7 +178,9 @@ impl Central {
     /// allocates around one span's worth would move it in and out. Returns the lock if it is still held.
     fn give_up_unused(&self, held: Held, span: &'static Span) -> Option<Held> {
         let (cache, slot) = (held.cache(), held.slot);
-        let may_stay = || slot::in_use() <= MANY_SLOTS && self.miss_rate(cache, slot) > 0;
+        // Of a middle class, only magazines keep objects, within their budget.
+        let is_small = cache.shape().most() > 0;
+        let may_stay = || is_small && slot::in_use() <= MANY_SLOTS && self.miss_rate(cache, slot) > 0;
         if !span.is_unused() || (may_stay() && !held.ring().another_gives(span)) {
             return Some(held);
         }

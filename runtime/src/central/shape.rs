@@ -9,7 +9,7 @@
 //! Sizes and spans never change. Pure functions of the shape, a slot's miss rate, and the number of slots in use.
 
 use super::load::HIGHEST_RATE;
-use crate::page_heap::PAGE;
+use crate::page_heap::{GRANULE, PAGE};
 use machine::slot;
 
 /// The largest capacity of a magazine: its memory without the link, the capacity and the bottom.
@@ -44,6 +44,13 @@ impl Shape {
         Shape(object_bytes as u64 | most << 32 | cold << 40 | granules << 48)
     }
 
+    /// The shape of a middle class. Its magazines hold nothing until its slot's budget grants a level. A span is the
+    /// smallest run of granules without a rest.
+    pub const fn of_middle(object_bytes: usize) -> Self {
+        let granules = object_bytes.div_ceil(GRANULE);
+        Shape(object_bytes as u64 | (granules as u64) << 48)
+    }
+
     /// The same, with at most `limit` objects in a slot's magazines and depot, moved in batches. None: impossible.
     pub fn tuned(self, limit: usize, batch: usize) -> Option<Self> {
         let most = batch.min(limit / 2).max(1);
@@ -71,7 +78,7 @@ impl Shape {
         self.0 as u32 as usize
     }
 
-    /// Largest capacity of a magazine, in objects.
+    /// Largest capacity of a magazine, in objects; 0: only levels have room.
     #[inline]
     pub const fn most(self) -> usize {
         self.byte(32)
@@ -80,7 +87,11 @@ impl Shape {
     /// The same at a level (see `cpu_cache::resize`). It doubles with each level, unless the cache is tuned.
     pub fn at_level(self, level: u8) -> usize {
         let is_tuned = self.byte(56) != 0;
-        if is_tuned { self.most() } else { (self.most() << level.min(6)).min(MOST_POINTERS) }
+        match self.most() {
+            0 => (1 << level.min(7) >> 1).min(MOST_POINTERS),
+            most if is_tuned => most,
+            most => (most << level.min(6)).min(MOST_POINTERS),
+        }
     }
 
     pub const fn granules(self) -> u8 {
@@ -102,6 +113,9 @@ impl Shape {
     pub fn depot_limit(self, rate: u32, capacity: usize) -> usize {
         if let Some(kept) = self.byte(56).checked_sub(1) {
             return kept;
+        }
+        if self.most() == 0 {
+            return 0;
         }
         // Zero while no thread has had a slot. With many slots, the depot may keep none.
         let slots = slot::in_use().max(1);

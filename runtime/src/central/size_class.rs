@@ -1,23 +1,32 @@
-//! Size classes: steps of 16 bytes up to 128, then eight for each doubling up to 32 KiB.
+//! Size classes: steps of 16 bytes up to 128, then eight for each doubling up to 4 MiB.
 //!
 //! A request above 2^k is rounded up to the next multiple of 2^k / 8. So at most 12.5 % of an object is waste, beyond
 //! the alignment to 16. Class 0 stands for large blocks and foreign memory.
+//!
+//! The class table leads to *small* classes, up to 32 KiB. *Middle* classes lie above, and consist of whole pages. The
+//! last step, to 4 MiB, is twice as long: a byte of the page map can name no further class.
 
-use crate::layout::IDS;
+use crate::layout::{FIRST_IDS, IDS};
 
+/// Requests above this are for middle classes.
+pub const LARGEST: usize = TABLE[SMALL - 1] as usize;
 /// Requests above this are large blocks.
-pub const LARGEST: usize = TABLE[CLASSES - 1] as usize;
+pub const LARGEST_MIDDLE: usize = TABLE[CLASSES - 1] as usize;
+/// Number of small classes, class 0 included.
+pub const SMALL: usize = FIRST_IDS;
 /// Number of classes, class 0 included.
 pub const CLASSES: usize = IDS;
 /// Bytes of a step of the table that maps a request to its class.
 pub const STEP: usize = 16;
 /// Entries of that table.
 pub const STEPS: usize = LARGEST / STEP + 1;
+/// The size that no class has.
+const LEFT_OUT: usize = 15 << 18;
 
 /// Bytes of each class's objects.
-pub static SIZES: [u16; CLASSES] = TABLE;
+pub static SIZES: [u32; CLASSES] = TABLE;
 
-const TABLE: [u16; CLASSES] = sizes();
+const TABLE: [u32; CLASSES] = sizes();
 
 /// A request above `BOUNDS[class]`, up to `BOUNDS[class + 1]`, is for this class; none is for class 0.
 pub static BOUNDS: [u64; CLASSES + 1] = {
@@ -29,11 +38,12 @@ pub static BOUNDS: [u64; CLASSES + 1] = {
     bounds
 };
 
-const fn sizes() -> [u16; CLASSES] {
+const fn sizes() -> [u32; CLASSES] {
     let (mut sizes, mut class, mut size) = ([0; CLASSES], 1, STEP);
     while class < CLASSES {
-        sizes[class] = size as u16;
-        size += if size < 128 { STEP } else { 1 << (size.ilog2() - 3) };
+        sizes[class] = size as u32;
+        let step = if size < 128 { STEP } else { 1 << (size.ilog2() - 3) };
+        size += if size + step == LEFT_OUT { 2 * step } else { step };
         class += 1;
     }
     sizes
@@ -45,8 +55,11 @@ pub fn size(class: usize) -> usize {
     SIZES[class] as usize
 }
 
-/// The class for a request of `bytes`, which is at most [`LARGEST`].
+/// The class for a request of `bytes`, which is at most [`LARGEST_MIDDLE`].
 pub const fn class_for(bytes: usize) -> usize {
+    if bytes > LEFT_OUT {
+        return CLASSES - 1;
+    }
     let rounded = if bytes == 0 { 1 } else { bytes };
     if rounded <= 128 {
         return rounded.div_ceil(STEP);
@@ -56,11 +69,11 @@ pub const fn class_for(bytes: usize) -> usize {
     8 + (doubling as usize - 7) * 8 + (eighth - 8) + 1
 }
 
-/// The smallest class of at least `bytes` whose objects are aligned to `alignment`, a power of two up to a page.
+/// The smallest small class of at least `bytes` whose objects are aligned to `alignment`, a power of two up to a page.
 #[inline]
 pub fn class_for_aligned(bytes: usize, alignment: usize) -> Option<usize> {
     let least = Some(bytes.max(alignment)).filter(|&least| least <= LARGEST)?;
-    (class_for(least)..CLASSES).find(|&class| size(class) & (alignment - 1) == 0)
+    (class_for(least)..SMALL).find(|&class| size(class) & (alignment - 1) == 0)
 }
 
 #[cfg(test)]
@@ -69,8 +82,8 @@ mod tests {
 
     #[test]
     fn request_gets_the_smallest_size_class_that_holds_it() {
-        assert_eq!(size(CLASSES - 1), LARGEST);
-        for bytes in 0..=LARGEST {
+        assert_eq!((LARGEST, LARGEST_MIDDLE), (32 << 10, 4 << 20));
+        for bytes in (0..=LARGEST).chain((LARGEST..=LARGEST_MIDDLE).step_by(1023)).chain([LEFT_OUT, LARGEST_MIDDLE]) {
             let class = class_for(bytes);
             assert!(size(class) >= bytes && size(class - 1) < bytes.max(1), "request {bytes}, class {class}");
             let is_bounded = BOUNDS[class] < bytes.max(1) as u64 && bytes as u64 <= BOUNDS[class + 1];

@@ -245,7 +245,7 @@ impl CpuCaches {
     }
 
     /// Empties the calling thread's slot of the cache.
-    fn empty_own(&self, cache: CacheRef, slot: u32) -> usize {
+    pub(super) fn empty_own(&self, cache: CacheRef, slot: u32) -> usize {
         let words = Side::BOTH.map(|side| SlotWord::new(cache, slot, side));
         let emptied = words.into_iter().filter(|&word| self.drain_own_word(word)).count();
         if cache.level(slot).load(Ordering::Relaxed) > 0 {

@@ -9,6 +9,9 @@
 //! budget. A slot without budget steals capacity from an idle slot, up to half of its budget. It takes unused budget
 //! first. Otherwise it empties the idle slot's grown magazines, by a kick.
 //!
+//! Middle classes have a budget of their own. Their magazines hold nothing at level 0, one object at level 1, and twice
+//! as many at each further one. All slots together grant them no more than a share of the machine's memory.
+//!
 //! Source: tcmalloc's per-CPU caches, which steal capacity from one another.
 //!
 //! Slow paths do all of this. Runs at the same time: any thread; a slot's word changes by compare-and-exchange, levels
@@ -16,18 +19,41 @@
 
 use super::drain::Which;
 use super::tier::{CpuCaches, of_slot};
-use crate::central::{CacheRef, HIGHEST_RATE, Path, Shape};
+use crate::central::size_class::{CLASSES, SMALL};
+use crate::central::{CacheRef, HIGHEST_RATE, Path, Shape, coarse_of, coarse_time};
 use crate::depot::Held;
-use crate::layout;
+use crate::layout::{self, Region};
 use crate::observe::Why;
 use core::iter;
 use machine::sync::{AtomicU64, Ordering};
-use machine::{clock, here, slot};
+use machine::{clock, here, process, slot};
 
-/// KiB of objects that a slot's magazines may hold beyond the caches' shapes.
-const BUDGET: i32 = 512;
-/// KiB of its budget that a slot never lends.
-const KEPT: i32 = BUDGET / 2;
+/// A bound on the objects in a slot's magazines beyond the caches' shapes.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    kib: i32,
+    /// The offset of a slot's word in its area.
+    at: usize,
+}
+
+const USUAL: Budget = Budget { kib: 512, at: layout::BUDGET };
+const MIDDLE: Budget = Budget { kib: 4 << 10, at: layout::MIDDLE_BUDGET };
+/// Slots together grant middle classes at most the machine's memory over this.
+const SHARE_OF_MEMORY: u64 = 64;
+
+impl Budget {
+    fn of(shape: Shape) -> Self {
+        if shape.most() == 0 { MIDDLE } else { USUAL }
+    }
+
+    /// KiB that a slot never lends.
+    fn kept(self) -> i32 {
+        self.kib / 2
+    }
+}
+
+/// A middle class without a miss for so long may lose its magazines to another one.
+const LONG_NS: u64 = 10_000_000;
 /// Refills between two levels of a cache.
 const PATIENCE: u32 = 16;
 /// The same if it must steal, because the search takes time.
@@ -37,10 +63,12 @@ const UNIT_NS: u64 = 1_600_000;
 /// A slot is idle after so many units, some 50 ms, in which no cache grew and no grown cache had a refill counted.
 const IDLE_AFTER: u32 = 32;
 
-/// A slot's share of the budget. Zeroes: nothing is granted or lent, and the slot is idle.
-#[derive(Debug)]
-#[repr(transparent)]
-struct Room(AtomicU64);
+/// A slot's share of a budget. Zeroes: nothing is granted or lent, and the slot is idle.
+#[derive(Clone, Copy, Debug)]
+struct Room<'a> {
+    shares: &'a AtomicU64,
+    budget: Budget,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shares {
@@ -60,13 +88,13 @@ impl Shares {
     }
 
     /// Neither granted nor lent.
-    fn free(self) -> i32 {
-        BUDGET - i32::from(self.lent) - i32::from(self.granted)
+    fn free(self, budget: Budget) -> i32 {
+        budget.kib - i32::from(self.lent) - i32::from(self.granted)
     }
 
     /// With `kib` more granted, if there is room.
-    fn granting(self, kib: u16, now: u32) -> Option<Self> {
-        let granted = self.granted.checked_add(kib).filter(|_| self.free() >= i32::from(kib))?;
+    fn granting(self, kib: u16, now: u32, budget: Budget) -> Option<Self> {
+        let granted = self.granted.checked_add(kib).filter(|_| self.free(budget) >= i32::from(kib))?;
         Some(Shares { granted, last_busy: now, ..self })
     }
 
@@ -75,13 +103,13 @@ impl Shares {
     }
 
     /// Whether it may lend `kib`, free or not.
-    fn may_lend(self, kib: u16, now: u32) -> bool {
+    fn may_lend(self, kib: u16, now: u32, budget: Budget) -> bool {
         let is_idle = now.wrapping_sub(self.last_busy) > IDLE_AFTER;
-        is_idle && BUDGET - i32::from(self.lent) - i32::from(kib) >= KEPT
+        is_idle && budget.kib - i32::from(self.lent) - i32::from(kib) >= budget.kept()
     }
 
-    fn lending(self, kib: u16, now: u32) -> Option<Self> {
-        let may = self.may_lend(kib, now) && self.free() >= i32::from(kib);
+    fn lending(self, kib: u16, now: u32, budget: Budget) -> Option<Self> {
+        let may = self.may_lend(kib, now, budget) && self.free(budget) >= i32::from(kib);
         may.then(|| Shares { lent: self.lent + kib as i16, ..self })
     }
 
@@ -90,24 +118,20 @@ impl Shares {
     }
 }
 
-impl Room {
-    fn of<'a>(slot: u32) -> &'a Room {
+impl<'a> Room<'a> {
+    fn of(slot: u32, budget: Budget) -> Self {
         // SAFETY: as `layout` says.
-        unsafe { of_slot(slot, layout::BUDGET) }
+        Room { shares: unsafe { of_slot(slot, budget.at) }, budget }
     }
 
-    fn shares(&self) -> Shares {
-        Shares::of(self.0.load(Ordering::Relaxed))
+    fn shares(self) -> Shares {
+        Shares::of(self.shares.load(Ordering::Relaxed))
     }
 
     /// Changes the shares as one; false if `to` refuses. Relaxed: they order nothing.
-    fn change(&self, to: impl Fn(Shares) -> Option<Shares>) -> bool {
+    fn change(self, to: impl Fn(Shares) -> Option<Shares>) -> bool {
         let change = |word| to(Shares::of(word)).map(Shares::word);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
-    }
-
-    fn give_back(&self, kib: u16) {
-        self.change(|shares| Some(shares.taking_back(kib)));
+        self.shares.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
     }
 }
 
@@ -118,7 +142,7 @@ fn now() -> u32 {
 
 /// KiB by which two magazines at a level exceed level 0. Depends on the size only, so tuning does not change it.
 fn beyond(shape: Shape, level: u8) -> u16 {
-    let usual = Shape::of(shape.object_bytes());
+    let usual = if shape.most() == 0 { shape } else { Shape::of(shape.object_bytes()) };
     let pointers = usual.at_level(level) - usual.most();
     (pointers * 2 * shape.object_bytes()).div_ceil(1 << 10).min(u16::MAX as usize) as u16
 }
@@ -137,9 +161,18 @@ impl CpuCaches {
         }
     }
 
+    /// For tests: grows a cache's magazines in the thread's slot, as after many refills.
+    pub fn grow_now(&self, cache: CacheRef) {
+        if let Some(slot) = slot::current() {
+            cache.load(slot).raise();
+            self.grow(cache, slot, cache.level(slot).load(Ordering::Relaxed));
+        }
+    }
+
     #[cold]
     fn grow(&self, cache: CacheRef, slot: u32, level: u8) {
-        let (shape, room, now) = (cache.shape(), Room::of(slot), now());
+        let (shape, now) = (cache.shape(), now());
+        let room = Room::of(slot, Budget::of(shape));
         if level > 0 {
             room.change(|shares| Some(Shares { last_busy: now, ..shares }));
         }
@@ -147,9 +180,12 @@ impl CpuCaches {
             return;
         }
         let kib = beyond(shape, level + 1) - beyond(shape, level);
-        let grant = || room.change(|shares| shares.granting(kib, now));
+        let grant = || self.grant(room, kib, now);
         let asks = cache.load(slot).refills().is_multiple_of(MORE_PATIENCE);
-        let is_granted = grant() || (asks && self.steal_capacity(slot, kib, now) && grant());
+        let is_granted = grant()
+            || asks
+                && (self.take_from_another(cache, slot, grant)
+                    || self.steal_capacity(slot, kib, now, room.budget) && grant());
         if !is_granted {
             return;
         }
@@ -159,7 +195,48 @@ impl CpuCaches {
             known.store(level + 1, Ordering::Relaxed);
         } else {
             drop(held);
-            room.give_back(kib);
+            self.give_back(room, kib);
+        }
+    }
+
+    /// Empties middle classes that have not missed for long, the longest first, until `grant` succeeds. A class that is
+    /// in use without misses grows again. Only in the thread's slot.
+    fn take_from_another(&self, cache: CacheRef, slot: u32, grant: impl Fn() -> bool) -> bool {
+        if cache.shape().most() > 0 {
+            return false;
+        }
+        let (time, long) = (coarse_time(), coarse_of(LONG_NS));
+        let middle = || (SMALL..CLASSES).map(|class| CacheRef::new(cache.chunk(), class));
+        let idle = |other: &CacheRef| {
+            *other != cache && other.level(slot).load(Ordering::Relaxed) > 0 && other.load(slot).is_idle(time, long)
+        };
+        let empty = || {
+            // In a signal handler, a class may keep its level.
+            (SMALL..CLASSES).any(|_| {
+                let longest = middle().filter(idle).max_by_key(|other| other.load(slot).since_last_miss(time));
+                longest.map(|other| self.empty_own(other, slot)).is_some() && grant()
+            })
+        };
+        self.try_as_only_drainer(empty).unwrap_or(false)
+    }
+
+    /// Grants a cache more of its slot's budget. False: there is no room, there or in what all middle classes may hold.
+    fn grant(&self, room: Room<'_>, kib: u16, now: u32) -> bool {
+        let all = &self.cold.kib_of_middle;
+        let most = (process::memory() / SHARE_OF_MEMORY) >> 10;
+        // Relaxed: a number on its own. Two that grant at once may pass the bound by what one of them gets.
+        let is_within = room.budget.at != MIDDLE.at || u64::from(all.load(Ordering::Relaxed)) + u64::from(kib) <= most;
+        let is_granted = is_within && room.change(|shares| shares.granting(kib, now, room.budget));
+        if is_granted && room.budget.at == MIDDLE.at {
+            all.fetch_add(kib.into(), Ordering::Relaxed);
+        }
+        is_granted
+    }
+
+    fn give_back(&self, room: Room<'_>, kib: u16) {
+        room.change(|shares| Some(shares.taking_back(kib)));
+        if room.budget.at == MIDDLE.at {
+            self.cold.kib_of_middle.fetch_sub(kib.into(), Ordering::Relaxed);
         }
     }
 
@@ -179,48 +256,59 @@ impl CpuCaches {
         let level = cache.level(slot).load(Ordering::Relaxed);
         if level > 0 {
             cache.level(slot).store(0, Ordering::Relaxed);
-            Room::of(slot).give_back(beyond(cache.shape(), level));
+            let shape = cache.shape();
+            self.give_back(Room::of(slot, Budget::of(shape)), beyond(shape, level));
         }
     }
 
     /// Most bytes of objects in a slot's magazines, two for each cache.
     pub fn most_in_magazines(&self) -> usize {
         let of = |cache: CacheRef| 2 * cache.shape().most() * cache.object_bytes();
-        self.depot.central.caches().map(of).sum::<usize>() + ((BUDGET as usize) << 10)
+        let has_middle = CacheRef::new(Region::of_process(), SMALL).exists();
+        let budget = USUAL.kib + if has_middle { MIDDLE.kib } else { 0 };
+        self.depot.central.caches().map(of).sum::<usize>() + ((budget as usize) << 10)
     }
 
     /// For tests: grants match the caches' levels, lending balances, and each slot stays within its budget.
-    pub fn check_shares(&self, slots: impl Iterator<Item = u32>) {
-        let mut lent = 0;
-        for slot in slots {
-            let shares = Room::of(slot).shares();
-            let grown = |cache: CacheRef| u32::from(beyond(cache.shape(), cache.level(slot).load(Ordering::Relaxed)));
-            let granted: u32 = self.depot.central.caches().filter(|cache| cache.is_used_in(slot)).map(grown).sum();
-            let said = u32::from(shares.granted);
-            assert_eq!(granted, said, "KiB that caches grew by in slot {slot}, and KiB that were granted");
-            assert!(shares.free() >= 0, "slot {slot} has more than its budget: {shares:?}");
-            lent += i32::from(shares.lent);
+    pub fn check_shares<S: Iterator<Item = u32>>(&self, slots: impl Fn() -> S) {
+        for budget in [USUAL, MIDDLE] {
+            let (mut lent, mut all) = (0, 0);
+            for slot in slots() {
+                let shares = Room::of(slot, budget).shares();
+                let grown =
+                    |cache: CacheRef| u32::from(beyond(cache.shape(), cache.level(slot).load(Ordering::Relaxed)));
+                let caches = self.depot.central.caches().filter(|cache| cache.is_used_in(slot));
+                let granted: u32 = caches.filter(|cache| Budget::of(cache.shape()).at == budget.at).map(grown).sum();
+                let said = u32::from(shares.granted);
+                assert_eq!(granted, said, "KiB that caches grew by in slot {slot}, and KiB that were granted");
+                assert!(shares.free(budget) >= 0, "slot {slot} has more than its budget: {shares:?}");
+                lent += i32::from(shares.lent);
+                all += said;
+            }
+            let is_counted = budget.at != MIDDLE.at || all == self.cold.kib_of_middle.load(Ordering::Relaxed);
+            assert!(is_counted, "{all} KiB were granted to middle classes, and another number is counted");
+            assert_eq!(lent, 0, "KiB lent less KiB borrowed");
         }
-        assert_eq!(lent, 0, "KiB lent less KiB borrowed");
     }
 
     /// Takes a part of an idle slot's budget. False: no slot can lend, or a slow search just found so.
-    fn steal_capacity(&self, slot: u32, kib: u16, now: u32) -> bool {
+    fn steal_capacity(&self, slot: u32, kib: u16, now: u32, budget: Budget) -> bool {
         let in_vain = &self.cold.asked_in_vain;
         if in_vain.load(Ordering::Relaxed) == now {
             return false;
         }
         let others = || (0..slot::in_use()).filter(move |&other| other != slot);
-        let lend = |other: &u32| Room::of(*other).change(|shares| shares.lending(kib, now));
+        let room = |slot: u32| Room::of(slot, budget);
+        let lend = |other: &u32| room(*other).change(|shares| shares.lending(kib, now, budget));
         let lender = others().find(lend).or_else(|| {
-            let idle = others().find(|&other| Room::of(other).shares().may_lend(kib, now))?;
+            let idle = others().find(|&other| room(other).shares().may_lend(kib, now, budget))?;
             self.try_as_only_drainer(|| self.empty_grown(idle))?.then_some(idle).filter(lend)
         });
         let Some(lender) = lender else {
             in_vain.store(now, Ordering::Relaxed);
             return false;
         };
-        let takes = |slot| Room::of(slot).change(|shares| shares.borrowing(kib));
+        let takes = |slot| room(slot).change(|shares| shares.borrowing(kib));
         takes(slot) || {
             // The field is full, so the lender gets it back.
             takes(lender);
@@ -259,24 +347,27 @@ mod tests {
 
     #[test]
     fn full_budget_grants_nothing() {
-        let full = NONE.granting(BUDGET as u16, NOW).unwrap();
-        assert_eq!((full.free(), full.granting(1, NOW)), (0, None));
-        assert_eq!(full.taking_back(BUDGET as u16).free(), BUDGET);
+        let full = NONE.granting(USUAL.kib as u16, NOW, USUAL).unwrap();
+        assert_eq!((full.free(USUAL), full.granting(1, NOW, USUAL)), (0, None));
+        assert_eq!(full.taking_back(USUAL.kib as u16).free(USUAL), USUAL.kib);
         let more = full.borrowing(100).unwrap();
-        assert_eq!(more.free(), 100);
-        assert!(more.granting(100, NOW).is_some() && more.granting(101, NOW).is_none());
+        assert_eq!(more.free(USUAL), 100);
+        assert!(more.granting(100, NOW, USUAL).is_some() && more.granting(101, NOW, USUAL).is_none());
     }
 
     #[test]
     fn idle_slot_lends_half_of_its_capacity() {
-        let lent = NONE.lending(KEPT as u16, NOW).unwrap();
-        assert_eq!((lent.free(), lent.lending(1, NOW)), (KEPT, None));
-        let busy = NONE.granting(1, NOW).unwrap();
-        assert_eq!(busy.lending(1, NOW + IDLE_AFTER), None);
-        assert!(busy.lending(1, NOW + IDLE_AFTER + 1).is_some());
-        let used_up = NONE.granting(BUDGET as u16, NOW).unwrap();
+        let lent = NONE.lending(USUAL.kept() as u16, NOW, USUAL).unwrap();
+        assert_eq!((lent.free(USUAL), lent.lending(1, NOW, USUAL)), (USUAL.kept(), None));
+        let busy = NONE.granting(1, NOW, USUAL).unwrap();
+        assert_eq!(busy.lending(1, NOW + IDLE_AFTER, USUAL), None);
+        assert!(busy.lending(1, NOW + IDLE_AFTER + 1, USUAL).is_some());
+        let used_up = NONE.granting(USUAL.kib as u16, NOW, USUAL).unwrap();
         let later = NOW + 2 * IDLE_AFTER;
-        assert!(used_up.lending(1, later).is_none() && used_up.may_lend(1, later), "its magazines must be emptied");
+        assert!(
+            used_up.lending(1, later, USUAL).is_none() && used_up.may_lend(1, later, USUAL),
+            "its magazines must be emptied"
+        );
     }
 
     #[test]

@@ -5,10 +5,13 @@ use super::tier::CpuCaches;
 use crate::central::{CacheRef, HIGHEST_RATE, PINNED, Path, Source};
 use crate::depot::{Magazine, View};
 use crate::page_heap::{GRANULE, PAGE};
+use machine::sync::Ordering::Relaxed;
 use machine::{here, slot};
 
 /// Magazines that another slot keeps while our own spans can still give.
 const FEW: usize = 4;
+/// Refills of a middle class without room, of which one looks at the clock.
+const ONE_IN: u32 = 8;
 /// From so many objects on, it pays to take a magazine out of its word.
 const WORTH_A_MAGAZINE: usize = 8;
 
@@ -47,7 +50,7 @@ impl CpuCaches {
         if worth_it { change_places(cache, allocation, free) } else { None }
     }
 
-    /// An object by any way left after [`Self::swap`].
+    /// An object by any way left after [`Self::swap`]. None: no memory, or the slot's magazines have no room.
     #[cold]
     pub fn refill(&self, cache: CacheRef) -> Option<*mut u8> {
         self.put_deferred();
@@ -56,6 +59,14 @@ impl CpuCaches {
         let object = magazine.pop();
         self.install(cache, slot, magazine);
         object
+    }
+
+    /// An object of a middle class, by any way left after [`Self::swap`]. None: no memory, or the slot's magazines have
+    /// no room. A slot that seldom needs a block of the class gets no room.
+    pub fn refill_middle(&self, cache: CacheRef) -> Option<*mut u8> {
+        let slot = slot::current()?;
+        let has_room = cache.level(slot).load(Relaxed) > 0;
+        if has_room || !cache.load(slot).counts_without_clock(ONE_IN) { self.refill(cache) } else { None }
     }
 
     fn refill_slotless(&self, cache: CacheRef) -> Option<*mut u8> {
@@ -75,13 +86,17 @@ impl CpuCaches {
         self.miss(cache, slot, Path::Refill);
         let word = SlotWord::new(cache, slot, Side::Free);
         let seen = word.look();
-        let worth_it = seen.view()?.len() >= self.depot.central.capacity(cache, slot).div_ceil(2);
+        let worth_it = seen.view()?.len() >= self.depot.central.capacity(cache, slot).div_ceil(2).max(1);
         let taken = if worth_it { word.take(seen) } else { None };
         taken.map(|magazine| if self.examines(cache, slot) { self.examine_all(cache, magazine) } else { magazine })
     }
 
     /// Installs a magazine as the allocation magazine if the current one is empty, and keeps the empty one.
     pub(super) fn install(&self, cache: CacheRef, slot: u32, magazine: Magazine) {
+        let capacity = self.depot.central.capacity(cache, slot);
+        if capacity == 0 {
+            return self.depot.push(cache, slot, magazine);
+        }
         let word = SlotWord::new(cache, slot, Side::Allocation);
         let seen = word.look();
         let is_replaceable = seen.view().is_none_or(|old| old.is_empty()) && !seen.is_draining();
@@ -94,7 +109,7 @@ impl CpuCaches {
             // It left after we looked, and came back with objects under the same word.
             return self.depot.push(cache, slot, old);
         }
-        let old = old.sized(self.depot.central.capacity(cache, slot));
+        let old = old.sized(capacity);
         let free = SlotWord::new(cache, slot, Side::Free);
         if let Err(old) = if self.examines(cache, slot) { Err(old) } else { free.put(old) } {
             self.depot.push(cache, slot, old);
@@ -103,6 +118,9 @@ impl CpuCaches {
 
     /// A magazine with objects, from the nearest place.
     pub(super) fn find_magazine(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
+        if self.depot.central.capacity(cache, slot) == 0 {
+            return None;
+        }
         if cache.account().is_some_and(|account| account.without_room(cache.object_bytes()).is_some()) {
             return None;
         }
@@ -159,6 +177,11 @@ impl CpuCaches {
             if seen.is_zero() {
                 return self.put_examined(cache, slot, object);
             }
+        }
+        if self.depot.central.capacity(cache, slot) == 0 {
+            let magazine = word.take(seen);
+            magazine.into_iter().for_each(|magazine| self.depot.push(cache, slot, magazine));
+            return self.depot.put_one(cache, object);
         }
         let given = seen.view();
         if given.is_some_and(|given| !given.is_full()) {

@@ -36,6 +36,8 @@ pub(super) struct Cold {
     pub drain_lock: Lock<DRAIN_RANK>,
     /// When no slot had budget to lend; see `resize`.
     pub asked_in_vain: AtomicU32,
+    /// KiB that magazines of middle classes may hold now, in all slots; see `resize`.
+    pub kib_of_middle: AtomicU32,
     /// The last flush that did not help an allocation.
     pub vain_flush: VainFlush,
     kicks: Kicks,
@@ -123,7 +125,7 @@ fn maintain(slot: u32, time: Option<u32>, from: From, upkeep_is_due: bool) {
 /// # Safety
 /// The field at the offset is a `T`, and all of `T` is atomic.
 pub(super) unsafe fn of_slot<'a, T>(slot: u32, offset: usize) -> &'a T {
-    debug_assert!(offset == layout::WATCH || offset == layout::BUDGET);
+    debug_assert!([layout::WATCH, layout::BUDGET, layout::MIDDLE_BUDGET].contains(&offset));
     // SAFETY: passed on; areas are never unmapped, and zeroes are valid.
     unsafe { &*Region::of_process().in_area(slot, offset) }
 }

@@ -111,7 +111,7 @@ impl Depot {
         self.central.count(cache, -(magazine.len() as isize));
         own.push_full(magazine);
         let (capacity, shape) = (self.central.capacity(cache, own.0.slot), cache.shape());
-        let kept = (kept_bytes / (capacity * shape.object_bytes())).min(MOST_KEPT);
+        let kept = (kept_bytes / (capacity.max(1) * shape.object_bytes())).min(MOST_KEPT);
         let limit = shape.depot_limit(self.central.miss_rate(cache, own.0.slot), capacity);
         if own.stacks().full.len() <= limit.max(kept) {
             return;

@@ -20,6 +20,19 @@ pub fn harden() {
     }
 }
 
+/// Begins the middle classes, as a program does that has used many such blocks.
+pub fn begin_middle() {
+    if enter() {
+        heap().begin_middle();
+    }
+}
+
+/// Grows the magazines for blocks of so many bytes in the thread's slot, where middle classes have begun.
+pub fn grow_middle(bytes: usize) {
+    let class = heap().middle_class(bytes).filter(|_| enter());
+    class.into_iter().for_each(|class| heap().cpu.grow_now(class));
+}
+
 /// Checks the whole heap; each violation panics. `show_cached` sees every object in a magazine.
 ///
 /// For tests: no other thread may be in the heap, or have vanished there in a fork. Linear in the pages of segments.

@@ -1,9 +1,9 @@
 //! The heap: the semantics of malloc. Sizes, alignment, moving, zeroing, fork.
 //!
-//! Requests up to 32 KiB are objects of size classes; larger ones are runs of pages of the page heap, and above 64 MiB
-//! mappings of their own. The functions with `#[inline(always)]` are the fast paths. In an upgraded process
-//! [`allocate`] and [`free`] are at most 22 instructions each, without a call (`xtask golden` counts them in the
-//! library). All other code is cold and outlined.
+//! Requests up to 32 KiB are objects of size classes, and those up to 4 MiB where many are in use. Larger ones are runs
+//! of pages of the page heap, and above 64 MiB mappings of their own. The functions with `#[inline(always)]` are the
+//! fast paths. In an upgraded process [`allocate`] and [`free`] are at most 22 instructions each, without a call
+//! (`xtask golden` counts them in the library). All other code is cold and outlined.
 //!
 //! The heap begins in solo mode, without a thread, a hook or a registration. Before the second thread is created,
 //! [`upgrade_if_shared`](crate::caches::upgrade_if_shared) prepares for forks and kicks, once.
@@ -99,17 +99,16 @@ pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
 
 #[cold]
 extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
-    if bytes <= LARGEST && root::is_installed() {
-        let taken = match heap().server_of(bytes) {
+    let taken = match bytes {
+        0..=LARGEST if root::is_installed() => match heap().server_of(bytes) {
             Some(cache) => heap().cpu.swap(cache),
             None if heap().is_hardened() => take_hardened(bytes),
             None => take_at_hand(bytes, 1),
-        };
-        if let Some(object) = taken {
-            return object;
-        }
-    }
-    allocate_slower(bytes, from)
+        },
+        0..=LARGEST => None,
+        _ => middle_class(bytes).and_then(|class| heap().cpu.take(class).or_else(|| heap().cpu.swap(class))),
+    };
+    taken.unwrap_or_else(|| allocate_slower(bytes, from))
 }
 
 /// The rest of [`allocate_slow`], separate because it needs more registers.
@@ -118,8 +117,17 @@ extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
 extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
     or_out_of_memory(bytes, enter() && bytes <= isize::MAX as usize, || match bytes {
         0..=LARGEST => refill(bytes, from).or_else(|| allocate_page_instead(bytes, ALIGNMENT)),
-        _ => allocate_pages(bytes, ALIGNMENT).map(|run| run.0),
+        _ => middle_class(bytes)
+            .and_then(|class| heap().cpu.refill_middle(class))
+            .or_else(|| allocate_pages(bytes, ALIGNMENT).map(|run| run.0)),
     })
+}
+
+/// The middle class that serves a request above [`LARGEST`], for threads in no group.
+#[inline]
+fn middle_class(bytes: usize) -> Option<CacheRef> {
+    let class = heap().middle_class(bytes)?;
+    (!heap().has_groups() || group::current().is_none()).then_some(class)
 }
 
 fn refill(bytes: usize, from: usize) -> Option<*mut u8> {
@@ -179,6 +187,7 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     let run = guarded.or_else(|| page_heap.allocate(pages, alignment))?;
     heap().seal_large(run.start, bytes);
     heap().count_large(1, pages as isize);
+    heap().note_middle(bytes);
     Some((run.start, run.is_zero))
 }
 
@@ -250,6 +259,9 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
             object.or_else(|| allocate_page_instead(bytes, alignment))
         });
     }
+    if alignment <= PAGE && bytes > LARGEST && middle_class(bytes).is_some() {
+        return allocate_slow(bytes);
+    }
     or_out_of_memory(
         bytes,
         enter() && bytes.checked_add(alignment).is_some_and(|all| all <= isize::MAX as usize),
@@ -318,8 +330,10 @@ unsafe fn reallocate_small(block: *mut u8, old: usize, bytes: usize) -> *mut u8 
     if let Some(found) = heap().central().found_at(block) {
         return refuse_to_move(found, block);
     }
+    // A block that grows will grow again, which a run of its own can do in place.
+    let new = if bytes > LARGEST && bytes > old { allocate_large(bytes).0 } else { allocate(bytes) };
     // SAFETY: passed on.
-    unsafe { move_to(allocate(bytes), block, old, bytes) }
+    unsafe { move_to(new, block, old, bytes) }
 }
 
 /// Reports that a block cannot be moved. If the program goes on, it gets null and EINVAL.

@@ -26,7 +26,7 @@ const CALM: u32 = 32 * QUARTERS as u32;
 /// Quarters with hardly any run handed out after which patience ends.
 const REST: u32 = 6;
 /// Runs from one look to the next that count as hardly any.
-const FEW_RUNS: u64 = 8;
+pub const FEW_RUNS: u64 = 8;
 /// Refills are many if they are one part in this many of the pages at stake, or more.
 const MUCH: u64 = 4;
 /// Refills are few if they are less than one part in this many of the pages in use, or than 1 MiB.

@@ -3,9 +3,10 @@
 //!
 //! Any threads run this at the same time. A lock without waiters protects the inside; threads that fail try again soon.
 
-use super::decay::Decay;
+use super::decay::{Decay, FEW_RUNS};
 use super::timetable::Timetable;
-use crate::caches::known_at;
+use crate::caches::{heap, known_at};
+use crate::central::{coarse_time, units_since};
 use crate::layout::{HeaderWord, header};
 use crate::observe::Events;
 use crate::page_heap::PAGE;
@@ -60,6 +61,23 @@ pub(super) struct Inside {
     pub(super) decay: Decay,
     pub(super) allowance: Allowance,
     pub(super) table: Timetable,
+    /// When the last look was, in coarse time, and the runs that slow paths without runs count as.
+    looked_at: u32,
+    slow_paths: u64,
+}
+
+impl Inside {
+    /// Runs that slow paths count as: enough for a process that works, if there was any since the last call. Most find
+    /// what they need in depots and spans, and take no run.
+    pub(super) fn count_slow_paths(&mut self) -> u64 {
+        let (now, mut watches) = (coarse_time(), (0..slot::in_use()).map(|slot| heap().cpu.watch(slot)));
+        let since = units_since(self.looked_at, now);
+        if watches.any(|watch| watch.since_last_visit(now) < since) {
+            self.slow_paths += FEW_RUNS + 1;
+        }
+        self.looked_at = now;
+        self.slow_paths
+    }
 }
 
 /// As in [`Report`](super::Report).

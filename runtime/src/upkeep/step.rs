@@ -52,6 +52,9 @@ pub fn step(now_ns: u64) -> Option<u64> {
         return Some(now_ns);
     }
     let subrelease_at = state.subrelease().map(|later_ns| now_ns + later_ns);
+    if subrelease_at == Some(now_ns) {
+        return subrelease_at;
+    }
     state.look_at_memory(now_ns);
     let left = give_idle_pages_back(state, now_ns, PAGES_AT_ONCE);
     let now_ns = now_ns.max(clock::now_ns());
@@ -215,7 +218,8 @@ pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> Lef
     let huge = if is_short { Huge::BreakUp } else { Huge::KeepWhole };
     let idle = state.with(now_ns, |inside| {
         let (least, counts) = (page_heap.take_least_dirty(), &page_heap.counts);
-        let (refilled, in_use, handed_out) = (counts.refilled.get(), counts.in_use.get(), counts.allocations.get());
+        let (refilled, in_use) = (counts.refilled.get(), counts.in_use.get());
+        let handed_out = counts.allocations.get() + inside.count_slow_paths();
         let seen = Seen { least, refilled, in_use, handed_out };
         inside.decay.observe(now_ns, interval_ns(), seen);
         let dirty = page_heap.counts.free_dirty.get();

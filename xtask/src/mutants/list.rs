@@ -139,8 +139,11 @@ mutants! {
         + "let _ = times;"
     in "runtime/src/cpu_cache/resize.rs":
         "a cache that shrinks to level 0 keeps what its slot was granted" by "array sizes"
-        - "Room::of(slot).give_back(beyond(cache.shape(), level));"
-        + "let _ = (level, Room::of(slot));"
+        - "self.give_back(Room::of(slot, Budget::of(shape)), beyond(shape, level));"
+        + "let _ = (level, shape);"
+        "what middle classes hold in all slots only grows" by "middle sizes"
+        - "self.cold.kib_of_middle.fetch_sub(kib.into(), Ordering::Relaxed);"
+        + "let _ = kib;"
         "a slot borrows from the budget what no other slot lends" by "array sizes"
         - "may.then(|| Shares { lent: self.lent + kib as i16, ..self })"
         + "may.then(|| Shares { lent: self.lent + 0 * kib as i16, ..self })"

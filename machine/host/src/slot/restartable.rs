@@ -75,8 +75,7 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
 pub unsafe fn pop_ahead(base: *mut u8, index: usize, offset: usize) -> *mut u8 {
     let words = WORDS.load(Ordering::Relaxed);
     let object: *mut u8;
-    // SAFETY: as in `pop`. The head is that of the magazine, or the word's before: both may be read. A fetch may name any
-    // address.
+    // SAFETY: as in `pop`. What the head names may be read after the section, too, and a fetch may name any address.
     unsafe {
         asm!(
             ".pushsection .text.commensal_abort, \"ax\"",

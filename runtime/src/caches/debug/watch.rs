@@ -6,7 +6,7 @@ use super::state::{Debug, MOST_BYTES};
 use crate::caches::heap::{Heap, heap};
 use crate::caches::object_cache::{ObjectCache, Wanted, construct, destroy};
 use crate::caches::sharing::enter;
-use crate::central::size_class::{self, CLASSES};
+use crate::central::size_class::{self, SMALL};
 use crate::central::{CacheRef, CacheState, Home};
 use crate::misuse::{self, Line};
 use crate::page_heap::PAGE;
@@ -199,7 +199,7 @@ pub(crate) fn report_mixed_caches(object: *mut u8) {
 impl Heap {
     /// Turns debugging on for the size classes with such rules. Earlier allocations stay as they are.
     pub(crate) fn begin_debug(&self) {
-        for class in 1..CLASSES {
+        for class in 1..SMALL {
             let (bytes, mut name) = (size_class::size(class), Line::new());
             let _ = write!(name, "malloc-{bytes}");
             if Options::of(name.as_bytes()) == Options::NONE {
