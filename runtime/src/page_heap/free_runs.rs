@@ -27,7 +27,6 @@ const PAGE_BITS: u32 = 18;
 #[derive(Debug)]
 #[repr(C)]
 pub struct FreeRuns {
-    bins: [u32; BINS],
     occupied: Occupied,
     /// Descriptions by number, from 1.
     pub segments: *mut AtomicPtr<Segment>,
@@ -40,6 +39,8 @@ pub struct FreeRuns {
     pub guards: u32,
     /// Mappings of freed blocks that wait for reuse.
     pub kept: Kept,
+    /// Last, because a small process touches only the first of them: the others lie in another page.
+    bins: [u32; BINS],
 }
 
 impl FreeRuns {
