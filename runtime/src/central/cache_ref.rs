@@ -1,4 +1,4 @@
-//! References to caches, and where a cache's words and shards lie. A chunk holds 72 caches, each with an id.
+//! References to caches, and where a cache's words and shards lie. A chunk holds 127 caches, each with an id.
 //!
 //! The runtime's own region is the chunk of the size classes. Chunk and id lead to all of a cache; see `layout`.
 

@@ -1,6 +1,6 @@
 //! Chunks of object caches. This file hands out ids, and takes them back when a cache is destroyed.
 //!
-//! A chunk is address space for 72 caches in all possible slots. A slot's first use of one of them commits a page.
+//! A chunk is address space for 127 caches in all possible slots. A slot's first use of one of them commits a page.
 //! Chunks and cache descriptions are made on demand and kept for ever.
 //!
 //! **Creating a cache interrupts no CPU.** A new cache has no magazine that another CPU could work on, so no thread

@@ -38,17 +38,11 @@ macro_rules! restartable {
 }
 pub(super) use restartable;
 
-/// Pops a pointer from the allocation word `index` of this thread's slot. Null: it is empty, or there is no slot.
-///
-/// # Safety
-/// `base` is the base of a region in which each slot has an area, and word `index` is an allocation word.
-#[inline(always)]
-pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
-    let words = WORDS.load(Ordering::Relaxed);
-    let object: *mut u8;
-    // SAFETY: the head is an offset to a magazine of this slot, readable even if another CPU takes it away meanwhile
-    // (magazines are never unmapped). Nothing is written before the commit.
-    unsafe {
+/// A section that pops a pointer from an allocation word, and lines after it. Null: it is empty, or there is no slot.
+macro_rules! popped {
+    ($base:ident, $index:ident $(, $after:literal)*; $($operands:tt)*) => {{
+        let words = WORDS.load(Ordering::Relaxed);
+        let object: *mut u8;
         asm!(
             ".pushsection .text.commensal_abort, \"ax\"",
             "8: xor {object:e}, {object:e}",
@@ -58,13 +52,25 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
                 shift, words = "{words}", base = "{base}", word = "{word}", at = "{at}" "{at:e}",
                 head = "{head}", object = "{object}", empty = "6f", leave = "8b"
             ),
+            $($after,)*
             "6:",
-            at = out(reg) _, head = out(reg) _, object = out(reg) object,
-            words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index), shift = const AREA_SHIFT,
+            at = out(reg) _, head = out(reg) _, object = out(reg) object, words = in(reg) words, base = in(reg) $base,
+            word = in(reg) word($base, 0, $index), shift = const AREA_SHIFT, $($operands)*
             options(nostack)
         );
-    }
-    object
+        object
+    }};
+}
+
+/// Pops a pointer from the allocation word `index` of this thread's slot. Null: it is empty, or there is no slot.
+///
+/// # Safety
+/// `base` is the base of a region in which each slot has an area, and word `index` is an allocation word.
+#[inline(always)]
+pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
+    // SAFETY: the head is an offset to a magazine of this slot, readable even if another CPU takes it away meanwhile
+    // (magazines are never unmapped). Nothing is written before the commit.
+    unsafe { popped!(base, index;) }
 }
 
 /// [`pop`], and has the processor fetch what the next pop returns: its first line, and the line at an offset.
@@ -73,29 +79,13 @@ pub unsafe fn pop(base: *mut u8, index: usize) -> *mut u8 {
 /// As for [`pop`].
 #[inline(always)]
 pub unsafe fn pop_ahead(base: *mut u8, index: usize, offset: usize) -> *mut u8 {
-    let words = WORDS.load(Ordering::Relaxed);
-    let object: *mut u8;
     // SAFETY: as in `pop`. What the head names may be read after the section, too, and a fetch may name any address.
     unsafe {
-        asm!(
-            ".pushsection .text.commensal_abort, \"ax\"",
-            "8: xor {object:e}, {object:e}",
-            "jmp 6f",
-            ".popsection",
-            crate::pop_section!(
-                shift, words = "{words}", base = "{base}", word = "{word}", at = "{at}" "{at:e}",
-                head = "{head}", object = "{object}", empty = "6f", leave = "8b"
-            ),
-            "mov {head}, qword ptr [{base} + {head}]",
-            "prefetcht0 byte ptr [{head}]",
-            "prefetcht0 byte ptr [{head} + {offset}]",
-            "6:",
-            at = out(reg) _, head = out(reg) _, object = out(reg) object, offset = in(reg) offset,
-            words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index), shift = const AREA_SHIFT,
-            options(nostack)
-        );
+        popped!(
+            base, index, "mov {head}, qword ptr [{base} + {head}]", "prefetcht0 byte ptr [{head}]",
+            "prefetcht0 byte ptr [{head} + {offset}]"; offset = in(reg) offset,
+        )
     }
-    object
 }
 
 /// Pushes a pointer to the free word `index + 1` of this thread's slot. False: it is full, or there is no slot.
