@@ -36,7 +36,7 @@ struct Budget {
     at: usize,
 }
 
-const USUAL: Budget = Budget { kib: 512, at: layout::BUDGET };
+const USUAL: Budget = Budget { kib: 2 << 10, at: layout::BUDGET };
 const MIDDLE: Budget = Budget { kib: 4 << 10, at: layout::MIDDLE_BUDGET };
 /// Slots together grant middle classes at most the machine's memory over this.
 const SHARE_OF_MEMORY: u64 = 64;
