@@ -11,6 +11,7 @@ use commensal::rcu;
 use commensal::rcu::TypesafeCache;
 use commensal::rcu::qsbr::CooperativeReader;
 use commensal::upkeep;
+use common::peak::{Blocks, MIB};
 use common::programs::{hold, operations, run_one};
 use common::subject::Subject;
 use common::{PATIENCE, child, forked};
@@ -34,6 +35,7 @@ fn main() {
     if thread::is_alone() {
         what_readers_might_have_seen_goes_at_once_but_in_sections();
         what_is_deferred_is_freed_at_once_but_in_sections();
+        process_that_swings_keeps_what_it_needs_again();
         memory_goes_back_and_nobody_is_made_for_it();
     }
     println!("test {TEST} ... ok");
@@ -92,6 +94,25 @@ fn what_readers_might_have_seen_goes_at_once_but_in_sections() {
         }
     });
     assert_eq!(held, Ok(()));
+}
+
+/// But little once all of it is free.
+fn process_that_swings_keeps_what_it_needs_again() {
+    const BYTES: usize = 6 * MIB;
+    // Only frees give pages back meanwhile.
+    upkeep::set_knob("interval_ms", 60_000).expect("it is in range");
+    let figures = || report::process().expect("it is used");
+    let released_by = |swings: u32| {
+        let before = figures().released_bytes;
+        (0..swings).for_each(|_| Blocks::of(8 * BYTES, &[BYTES]).free());
+        (figures().released_bytes - before) as usize / MIB
+    };
+    let stays = Blocks::of(6 * BYTES, &[BYTES]);
+    let (first, later) = (released_by(4), released_by(16));
+    assert!((16..=100).contains(&first) && later <= 8, "{first} MiB, then {later} MiB went back");
+    stays.free();
+    let dirty = figures().dirty_bytes as usize / MIB;
+    assert!(dirty <= 24, "{dirty} MiB are kept by a process that uses none");
 }
 
 /// By whoever comes along a slow path: here the only thread.

@@ -20,6 +20,8 @@ const UPKEEP: Key = Key::of("upkeep");
 /// Without background work: most dirty pages of free runs, the same as of cached objects, and how many a purge leaves.
 const MOST_ALONE: u64 = (24 << 20) / PAGE as u64;
 const KEPT_ALONE: u64 = (16 << 20) / PAGE as u64;
+/// Most dirty pages beyond these that a process which swings keeps, as a multiple of those in use.
+const TIMES_IN_USE: u64 = 2;
 /// Most dirty pages in one call: 4 MiB, which bounds the time under the lock and in the kernel.
 pub const MOST_PURGED_AT_ONCE: u64 = 1024;
 
@@ -42,9 +44,20 @@ impl PageHeap {
 
     /// Runs after a free. Without background work it returns the excess, many pages at a time to save calls.
     pub(super) fn give_excess_back(&self) {
-        if self.counts.free_dirty.get() > MOST_ALONE && self.is_alone() {
-            self.purge(KEPT_ALONE.max(self.kept_dirty()));
+        let dirty = self.counts.free_dirty.get();
+        if dirty > MOST_ALONE && self.is_alone() {
+            let needed = self.needed_again();
+            if dirty > MOST_ALONE + needed {
+                self.purge((KEPT_ALONE + needed).max(self.kept_dirty()));
+            }
         }
+    }
+
+    /// Dirty pages that a process which swings will soon need again. It is one if more than a quarter of the pages given
+    /// back had to come back. They are some, not all, so that a process which frees all of its memory keeps little.
+    fn needed_again(&self) -> u64 {
+        let swings = (4 * self.counts.refilled.get()).saturating_sub(self.counts.purged.get());
+        swings.min(TIMES_IN_USE * self.counts.in_use.get())
     }
 
     /// The fewest dirty pages in free runs since the last call: so many were not needed.

@@ -8,7 +8,7 @@ use super::{GRANULE, MAX_SEGMENTS, PAGE, UNIT, guarded};
 use crate::settings::Key;
 use core::ptr::null_mut;
 use machine::sync::Ordering;
-use machine::{here, vm};
+use machine::{here, process, vm};
 
 const HUGE: Key = Key::of("huge");
 
@@ -17,6 +17,8 @@ const SMALL_HEAP_PAGES: u64 = (32 << 20) / PAGE as u64;
 /// Bytes of a segment while the heap is small: a process may have as much address space in reserve.
 const USUAL_SEGMENT: usize = 8 << 20;
 const LARGEST_SEGMENT: usize = 256 << 20;
+/// At least, for a run of more than 1 MiB: long runs join only within a segment.
+const SEGMENT_FOR_LARGE: usize = 64 << 20;
 /// Later a segment is one part in this many of the heap.
 const SHARE: usize = 64;
 /// Attempts at other distances if entries of the page map are taken.
@@ -29,8 +31,12 @@ impl PageHeap {
         let reserved = self.counts.reserved.get() as usize * PAGE;
         let most = (reserved / SHARE).clamp(USUAL_SEGMENT, LARGEST_SEGMENT);
         let usual = (reserved / 4).min(most).next_multiple_of(UNIT);
-        // Room for a whole number of large runs, because the rest would count where address space is limited.
-        let usual = if least > UNIT / 4 { usual / least * least } else { usual };
+        let usual = match least > UNIT / 4 {
+            // A whole number of runs, because the rest would count.
+            true if process::limits_address_space() => usual / least * least,
+            true => usual.max(SEGMENT_FOR_LARGE),
+            false => usual,
+        };
         let segment = self.try_segment(state, usual.max(least)).or_else(|| self.try_segment(state, least))?;
         state.close_frontier();
         state.current = Some(segment);
