@@ -89,7 +89,7 @@ fn change(cache: &ObjectCache, random: &mut Rng) {
 }
 
 /// So large that a slot has room for few more.
-const SIZED_BYTES: usize = 30_000;
+const SIZED_BYTES: usize = 120_000;
 /// So many objects of a cache are in use at a time: several arrays, until these have grown.
 const DEPTH: usize = 24;
 /// So long that a slot rests.

@@ -249,7 +249,7 @@ fn deferred_bytes_stay_bounded_while_a_reader_holds_out() {
                 took = start.elapsed();
                 end.store(true, Ordering::Relaxed);
                 // A batch; large blocks come alone.
-                let batch = (16 << 10).max(2 * bytes);
+                let batch = (32 << 10).max(2 * bytes);
                 // Slots of this process: those of fallback mode are the threads'.
                 let slots = u64::from(slot::in_use());
                 let held = UPDATERS * (took.as_millis() as u64 / 10 + 1);
