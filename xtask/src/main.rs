@@ -17,6 +17,7 @@ mod markdown;
 mod misuse;
 mod mutants;
 mod nightly;
+mod pages;
 mod prose;
 mod reference;
 mod simulated_manifests;
@@ -112,6 +113,12 @@ enum Task {
         #[command(flatten)]
         options: misuse::Options,
     },
+    /// Print which pages a program and its fork children fault in under the library, and which function touches each
+    Pages {
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
     /// Torture RCU with all that can happen to readers, in each mode of the machine at the same time
     Torture {
         /// For how long
@@ -178,6 +185,7 @@ fn main() -> ExitCode {
         }
         Task::Misuse { options } => misuse::run(&root(), &options),
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
+        Task::Pages { command } => pages::run(&root(), &command),
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
         Task::Valgrind => torture::run_under_valgrind(&root()),
         Task::Manifests => simulated_manifests::run(&root()),
