@@ -92,6 +92,7 @@ static void places(void) {
 /* Prints the first bytes of spans that hold objects, and the order of the first objects. */
 static void objects(void) {
     enum { SPAN = 64 * KIB, BLOCKS = 16 };
+    free(malloc(MIB)); /* From here on, there is a heap. */
     for (size_t size = 48; size <= 112; size += 16)
         if (size != 64)
             printf("%zu,", (uintptr_t)malloc(size) % SPAN % size);
@@ -104,8 +105,21 @@ static void objects(void) {
     puts("");
 }
 
+/* Prints the distances of the first blocks, before there is a heap. */
+static void first_blocks(void) {
+    enum { BLOCKS = 24, WORDS = 3 };
+    char *volatile last = malloc(48);
+    for (int i = 0; i < BLOCKS; i++) {
+        char *volatile next = malloc(48);
+        printf("%td%c", next - last, (i + 1) % (BLOCKS / WORDS) ? ',' : ' ');
+        last = next;
+    }
+    puts("");
+}
+
 CHECK_TABLE({"first_segment", first_segment}, {"later_segment", later_segment}, {"large", large},
-            {"resized", resized}, {"places", places}, {"objects", objects});
+            {"resized", resized}, {"places", places}, {"objects", objects},
+            {"first_blocks", first_blocks});
 
 int main(int count, char **arguments) {
     CHECK(count == 2, "usage: guards CASE");

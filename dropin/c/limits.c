@@ -288,6 +288,7 @@ static void free_null(void) {
     enum { BLOCK = 1000, AT_ONCE = 50, TIMES = 1000 };
     void *volatile null = NULL; /* The compiler drops free(NULL). */
     void *blocks[AT_ONCE];
+    free(malloc(24 * MIB)); /* From here on, there is a heap. */
     const size_t usable = malloc_usable_size(malloc(BLOCK));
     for (size_t bytes = 0; bytes < 24 * MIB; bytes += BLOCK)
         CHECK(malloc(BLOCK) != NULL, "no block after %zu bytes", bytes);

@@ -58,6 +58,9 @@ in_both_modes! {
     overflow_from_a_resized_block: "guards resized";
     places_differ_between_runs: |mode| differ(mode, "places");
     objects_differ_between_runs: |mode| differ(mode, "objects");
+    first_blocks_take_few_page_faults: "small process";
+    first_blocks_of_a_child_take_few_page_faults: "small child";
+    first_blocks_differ_between_runs: |mode| differ(mode, "first_blocks");
 
     double_free: |mode| misused(mode, "double_free", TWICE, &[16, 100, 2000, 30_000, 300_000, 5_000_000, OWN_MAPPING]);
     double_free_by_realloc: |mode| misused(mode, "double_free_by_realloc", TWICE, &[16, 1000, 300_000, OWN_MAPPING]);

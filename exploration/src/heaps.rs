@@ -4,6 +4,7 @@ use crate::blocks::{Block, SIZES, Table, check_empty_heap};
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::{heap, percpu};
 use fastrand::Rng;
+use machine::root;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Job, Place, Rates, run, run_without_slot};
 use machine::slot::{self, Mode};
@@ -15,6 +16,8 @@ const BY_IDS: &[Mode] = &[Mode::ConcurrencyId];
 protocols! {
     "heap upgrade": "the first operations of a process, alone and then by several threads at once",
         upgrade, NO_SIGNALS, BOTH => by_ids OneSlot, by_ids ChangesTear, in_fallback ChangesTear;
+    "first blocks": "blocks that a process had before its heap, which threads free, move and hand on",
+        first_blocks, NO_SIGNALS, BOTH => by_ids ChangesTear, in_fallback ChangesTear;
     "depot exchange": "blocks of few classes that threads hand over and free for each other",
         |seed| hand_over(seed, &[20_000, 32_768, 8192], 0), NO_SIGNALS, BOTH
             => by_ids SectionsGoOn, by_ids OneSlot, in_fallback ChangesTear;
@@ -116,6 +119,33 @@ fn upgrade(seed: u64) -> Outcome {
     });
     alone.free_all();
     end(&table)
+}
+
+fn first_blocks(seed: u64) -> Outcome {
+    const BLOCKS: usize = 24;
+    const SMALL: [usize; 4] = [32, 48, 100, 1000];
+    let mut random = Rng::with_seed(seed);
+    let blocks: Vec<_> = (0..BLOCKS).filter_map(|_| Block::new(SMALL[random.usize(..SMALL.len())])).collect();
+    if root::is_installed() {
+        return Err("the heap has begun before there were threads".into());
+    }
+    let blocks = RefCell::new(blocks);
+    crowd(THREADS, seed, None, &|_, random| {
+        for _ in 0..BLOCKS / THREADS {
+            let Some(block) = blocks.borrow_mut().pop() else { return };
+            match random.u8(..4) {
+                0 => block.resize(SMALL[random.usize(..SMALL.len())]).free(),
+                1 => {
+                    heap::trim(0);
+                    block.free();
+                }
+                _ => block.free(),
+            }
+        }
+    });
+    blocks.into_inner().into_iter().for_each(Block::free);
+    check_empty_heap();
+    Ok(())
 }
 
 /// Threads that work with blocks and hand them over. Before so many operations in thirty, everything that is cached is given back.

@@ -74,8 +74,12 @@ const STORE_BUFFERS: [usize; 3] = [0, 2, 8];
 /// What a run may take: some thirty times what they do.
 const MOST_STEPS: u64 = 3_000_000;
 
+/// A process with settings begins with a heap, and has no first blocks.
+const WITHOUT_SETTINGS: [&str; 2] = ["heap upgrade", "first blocks"];
+
 impl Protocol {
     fn settings(&self, seed: u64, canary: Option<Canary>) -> Settings {
+        let conf = (!WITHOUT_SETTINGS.contains(&self.name)).then_some(c"cache.watched.debug:all");
         let of = |number: u64, length: usize| (number % length as u64) as usize;
         let mode = canary.map_or(self.modes[of(seed, self.modes.len())], |canary| canary.mode);
         Settings {
@@ -88,7 +92,7 @@ impl Protocol {
             // A lock that forgets a sleeper costs a second.
             most_ns: 1_000_000_000,
             // For the protocol that is about such caches; nobody else has one of the name.
-            environment: vec![(c"COMMENSAL_CONF".into(), c"cache.watched.debug:all".into())],
+            environment: conf.map(|conf| (c"COMMENSAL_CONF".into(), conf.into())).into_iter().collect(),
             // A kernel out of memory.
             slotless_one_in: if canary.is_none() && of(seed / 17, 5) == 0 { 4 } else { 0 },
             // Some kernels have none.

@@ -54,6 +54,7 @@ macro_rules! tests {
 
 tests! {
     heap_upgrade "heap upgrade"
+    first_blocks "first blocks"
     depot_exchange "depot exchange"
     remote_drain "remote drain"
     span_owners "span owners"

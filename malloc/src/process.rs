@@ -46,6 +46,7 @@ pub extern "C" fn setns(descriptor: c_int, kind: c_int) -> c_int {
 /// Ends the process at once, after withdrawing its statistics page, because this is no crash. `exit` and `quick_exit` end
 /// without this, and withdraw the page themselves. A child of `vfork` shares its parent's memory, but not its page.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.first")]
 pub extern "C" fn _exit(status: c_int) -> ! {
     if !is_child_of_vfork() {
         statistics::withdraw();

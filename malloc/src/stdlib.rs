@@ -10,17 +10,20 @@ use core::ptr::null_mut;
 
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.first")]
 pub extern "C-unwind" fn malloc(bytes: usize) -> *mut c_void {
     commensal::allocate_from_heap!(slow: heap::allocate_slow)
 }
 
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.first")]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     commensal::free_to_heap!()
 }
 
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.first")]
 pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     allocate_zeroed(count, bytes)
 }
@@ -37,6 +40,7 @@ fn allocate_zeroed(count: usize, bytes: usize) -> *mut c_void {
 
 /// As in glibc, 0 bytes free the block.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.first")]
 pub unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
     // SAFETY: passed on.
     unsafe { reallocate(block, bytes) }

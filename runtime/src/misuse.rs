@@ -12,8 +12,8 @@ use machine::{process, root};
 const MISUSE: Key = Key::of("misuse");
 /// Most findings that one process tells.
 const MOST_TOLD: u64 = 100;
-/// Bytes of the count, in front of the settings in the root's domain.
-pub(crate) const BYTES: usize = 64;
+/// Bytes of the count, behind the settings in the root's domain.
+pub(crate) const BYTES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -100,8 +100,8 @@ pub(crate) fn findings() -> u64 {
 }
 
 fn count() -> &'static AtomicU64 {
-    // SAFETY: these bytes are only used here, aligned to 64, and zeroes are valid.
-    unsafe { &*root::domain().add(root::DOMAIN_BYTES - settings::BYTES - BYTES).cast() }
+    // SAFETY: these bytes are only used here, aligned to 16, and zeroes are valid.
+    unsafe { &*root::domain().add(settings::BYTES).cast() }
 }
 
 fn write_finding(out: &mut Line, found: Found, call: Call, address: *mut u8) -> fmt::Result {

@@ -6,7 +6,7 @@ mod common;
 
 use commensal::heap;
 use commensal::heap::report;
-use commensal::machine::thread;
+use commensal::machine::{root, thread};
 use commensal::rcu;
 use commensal::rcu::TypesafeCache;
 use commensal::rcu::qsbr::CooperativeReader;
@@ -26,6 +26,9 @@ fn main() {
     if child::case().is_none() && names.peek().is_some() && !names.any(|name| TEST.contains(&name)) {
         return;
     }
+    if thread::is_alone() {
+        first_blocks_need_no_heap();
+    }
     hold(1.0, operations(200), |program| {
         run_one(Subject::new(None), program)?;
         assert!(report::process().is_none_or(|process| process.shared_since_ns == 0), "one thread is not solo mode");
@@ -39,6 +42,63 @@ fn main() {
         memory_goes_back_and_nobody_is_made_for_it();
     }
     println!("test {TEST} ... ok");
+}
+
+/// Each in a process of its own: blocks of any size, until a reason comes up why the heap must begin.
+fn first_blocks_need_no_heap() {
+    type Begins = fn();
+    let begin: [(&str, Begins); 6] = [
+        ("a large block", || assert!(!heap::allocate(300 << 10).is_null())),
+        ("an aligned block", || assert!(!heap::allocate_aligned(100, 64).is_null())),
+        ("many blocks at once", || (0..3000).for_each(|_| assert!(!heap::allocate(16).is_null()))),
+        ("a full area", || (0..300).for_each(|_| assert!(!heap::allocate(4096).is_null()))),
+        ("a thread", || std::thread::spawn(|| assert!(!heap::allocate(16).is_null())).join().expect("it ended")),
+        ("a question", || assert!(report::process().expect("there are blocks").in_use_bytes >= 100_000)),
+    ];
+    for (what, begins) in begin {
+        let outcome = forked::run(|| {
+            let blocks: Vec<_> = (0..200).map(|number| (heap::allocate(number * 7), number * 7)).collect();
+            for &(block, bytes) in &blocks {
+                // SAFETY: the block is ours, and as large.
+                unsafe { block.write_bytes(bytes as u8, bytes) };
+            }
+            // SAFETY: the block is ours.
+            let moved = unsafe { heap::reallocate(blocks[100].0, 5000) };
+            // SAFETY: ours, and as large.
+            let zeroed = unsafe { std::slice::from_raw_parts(heap::allocate_zeroed(50_000), 50_000) };
+            if root::is_installed() || zeroed.iter().any(|&byte| byte != 0) {
+                return Err("the heap has begun, or zeroed memory is not zero".into());
+            }
+            begins();
+            for (number, &(block, bytes)) in blocks.iter().enumerate() {
+                let block = if number == 100 { moved } else { block };
+                // SAFETY: the block is ours, and as large.
+                let is_intact = unsafe { (0..bytes).all(|at| block.add(at).read() == bytes as u8) };
+                // SAFETY: as above.
+                if !is_intact || unsafe { heap::usable_bytes(block) } < bytes {
+                    return Err(format!("block {number} has changed"));
+                }
+                // SAFETY: as above.
+                unsafe { heap::free(block) };
+            }
+            if heap::trim(0) < 64 << 10 {
+                return Err("free pages of the first blocks stay".into());
+            }
+            if root::is_installed() { Ok(()) } else { Err("the heap has not begun".into()) }
+        });
+        assert_eq!(outcome, Ok(()), "{what}");
+    }
+    let twice = || {
+        let block = heap::allocate(100);
+        // SAFETY: not at all: the second free is the misuse.
+        unsafe {
+            heap::free(block);
+            heap::free(block);
+        }
+        Ok(())
+    };
+    assert!(forked::run(twice).is_err(), "a double free of a first block goes unnoticed");
+    assert!(!root::is_installed(), "only children had a heap");
 }
 
 fn what_is_deferred_is_freed_at_once_but_in_sections() {

@@ -37,7 +37,7 @@ const POINTS: usize = 3;
 const ONCE: u64 = 1 << 32;
 const ALWAYS: u64 = 1 << 33;
 
-process_state! {
+early_state! {
     static PLANS: [AtomicU64; POINTS] = [const { AtomicU64::new(0) }; POINTS];
 }
 

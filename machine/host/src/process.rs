@@ -137,6 +137,7 @@ pub fn at_any_exit(function: extern "C" fn()) -> bool {
 }
 
 /// Ends the process at once, with all its threads, as the C library's `_exit` does.
+#[unsafe(link_section = ".text.first")]
 pub fn end(status: c_int) -> ! {
     loop {
         // SAFETY: nothing is left to protect.
@@ -188,6 +189,7 @@ unsafe fn as_asked(number: usize, arguments: [usize; 6]) -> c_int {
 }
 
 /// Reads the start of a file into `buffer` without allocating; returns the part read.
+#[unsafe(link_section = ".text.first")]
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     const AT_FDCWD: usize = -100isize as usize;
     const READ_ONLY_CLOSE_ON_EXEC: usize = 0o2000000;
@@ -223,6 +225,7 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Whether the kernel gives huge pages to programs that did not ask; looked up once.
+#[unsafe(link_section = ".text.first")]
 pub fn prefers_huge_pages() -> bool {
     const NO: u64 = 1;
     const YES: u64 = 2;
@@ -236,6 +239,7 @@ pub fn prefers_huge_pages() -> bool {
 }
 
 /// Whether the process's address space is limited, as by `ulimit -v` or `-d`; looked up once.
+#[unsafe(link_section = ".text.first")]
 pub fn limits_address_space() -> bool {
     const NO: u64 = 1;
     const YES: u64 = 2;
@@ -289,6 +293,7 @@ fn show_limits(place: &str, path: &str, files: [&str; 2], mut show: impl FnMut(u
     }
 }
 
+#[unsafe(link_section = ".text.first")]
 fn read_number(parts: &[&str]) -> Option<u64> {
     let (mut path, mut text) = ([0; 512], [0; 32]);
     let mut length = 0;
@@ -301,6 +306,7 @@ fn read_number(parts: &[&str]) -> Option<u64> {
 }
 
 /// Bytes of the machine's memory; the kernel is asked once.
+#[unsafe(link_section = ".text.first")]
 pub fn memory() -> u64 {
     const TOTAL: usize = 4;
     const UNIT: usize = 13;

@@ -55,6 +55,7 @@ pub enum Huge {
 }
 
 /// Maps `bytes` of fresh zeroes anywhere, or exactly at `at` if that is not null and free.
+#[unsafe(link_section = ".text.first")]
 pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
     if fault::fails(fault::Point::Reserve) {
         return None;
@@ -77,6 +78,7 @@ pub fn reserve(at: *mut u8, bytes: usize, access: Access) -> Option<*mut u8> {
 ///
 /// # Safety
 /// The caller owns the range, and no code uses it without access.
+#[unsafe(link_section = ".text.first")]
 pub unsafe fn protect(at: *mut u8, bytes: usize, access: Access) -> bool {
     // SAFETY: passed on.
     !fault::fails(fault::Point::Reserve)

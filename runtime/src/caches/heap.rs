@@ -16,6 +16,7 @@ use crate::cpu_cache::CpuCaches;
 use crate::layout::{self, AREAS_END, HEADER, HeaderWord, Region};
 use crate::observe::LockReport;
 use crate::page_heap::guarded::{self, GUARD, Place};
+use crate::page_heap::memblock;
 use crate::page_heap::{PAGE, PageHeap, PageMap, Segment};
 use crate::percpu::{self, Area, Preparation};
 use core::cell::Cell;
@@ -314,10 +315,11 @@ pub(super) fn begin() -> bool {
     root::is_installed()
 }
 
-/// Reserves the region where the first segment leaves null's entry of the page map alone.
+/// Reserves the region where the first segment leaves the page map's entries of null and of the first blocks alone.
 fn reserve_region(at: Place, bytes: usize, window: usize) -> Option<*mut u8> {
     let place = guarded::reserve(at, bytes, UNIT)?;
-    if !(place as usize).is_multiple_of(window) {
+    let meets = |taken: *mut u8| (taken as usize).wrapping_sub(place as usize) % window < FIRST_SEGMENT;
+    if !meets(null_mut()) && !memblock::granules().any(meets) {
         return Some(place);
     }
     let other = reserve_region(Place { turn: at.turn + 1, ..at }, bytes, window);

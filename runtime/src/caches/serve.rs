@@ -10,14 +10,17 @@ use super::object_cache::ObjectCache;
 use crate::central::size_class::{self, LARGEST, class_for_aligned};
 use crate::central::{CacheRef, MOST_POINTERS};
 use crate::depot::{Batch, View};
-use crate::misuse::{self, Call};
-use crate::page_heap::{PAGE, Span};
+use crate::misuse::{self, Call, Found};
+use crate::page_heap::memblock;
+use crate::page_heap::{Misuse, PAGE, Span};
 use crate::upcalls::From;
 use machine::sync::Ordering;
 use machine::{here, slot};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Special {
+    /// One of the first blocks of the process, or among them.
+    First,
     Watched(&'static ObjectCache, &'static Debug),
     Hardened(&'static Span),
     /// An object of another cache that a program made.
@@ -142,6 +145,9 @@ impl Heap {
     // ---- special blocks ----
 
     pub(crate) fn special_at(&self, block: *mut u8) -> Special {
+        if memblock::holds(block) {
+            return Special::First;
+        }
         let Some(span) = self.page_heap().span_of(block) else { return Special::Large };
         let cache = self.central().cache(span.cache());
         let Some(object_cache) = ObjectCache::of(cache) else { return Special::Object(cache) };
@@ -157,7 +163,7 @@ impl Heap {
         match self.special_at(block) {
             Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0).unwrap_or(0),
             Special::Hardened(span) => self.hardened_bytes(span, block).unwrap_or(0),
-            Special::Object(_) | Special::Large => self.bytes_of_special(block),
+            Special::First | Special::Object(_) | Special::Large => self.bytes_of_special(block),
         }
     }
 
@@ -181,9 +187,20 @@ impl Heap {
             match self.special_at(block) {
                 Special::Watched(cache, debug) => cache.put_watched(debug, block, from),
                 Special::Hardened(_) => _ = self.free_hardened(block),
+                Special::First => Self::free_first(block),
                 Special::Object(cache) => self.cpu.put(cache, block),
                 Special::Large => self.free_large_of_any(block),
             }
+        }
+    }
+
+    /// Frees one of the first blocks of the process.
+    #[cold]
+    #[unsafe(link_section = ".text.first")]
+    pub(crate) fn free_first(block: *mut u8) {
+        if let Err(wrong) = memblock::free(block) {
+            let found = if wrong == Misuse::DoubleFree { Found::DoubleFree(None) } else { Found::Interior(None) };
+            misuse::report(found, Call::Free, block);
         }
     }
 
@@ -241,6 +258,9 @@ impl Heap {
     }
 
     pub(crate) fn bytes_of_special(&self, object: *mut u8) -> usize {
+        if memblock::holds(object) {
+            return memblock::bytes_of(object);
+        }
         self.central().cache_at(object).map_or_else(
             || {
                 let noted = self.page_heap().length(object).map(|(bytes, _)| bytes);

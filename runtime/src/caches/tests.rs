@@ -3,9 +3,9 @@
 
 #![cfg(test)]
 
-use super::heap::heap;
 use super::object_cache::{ObjectCache, Wanted};
 use super::reading::Name;
+use super::{enter, heap::heap};
 use crate::central::{CacheRef, Central, NOBODY, Source};
 use crate::depot::Magazine;
 use crate::page_heap::Span;
@@ -57,6 +57,7 @@ fn central() -> &'static Central {
 
 /// Runs `work` while this thread holds one shard, and another thread the shard of a slot.
 fn where_waiting_is_forbidden(slot: u32, work: impl FnOnce(CacheRef) + Send) {
+    assert!(enter(), "there is memory");
     let first = malloc::allocate(100);
     assert!(!first.is_null());
     let (held, done) = (AtomicBool::new(false), AtomicBool::new(false));

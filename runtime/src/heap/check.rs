@@ -1,6 +1,8 @@
 //! The invariants of the whole heap, as code, and a count of memory in use for comparison with a model.
 
 use crate::caches::{enter, heap};
+use crate::central::size_class::LARGEST;
+use crate::page_heap::memblock;
 use crate::upkeep;
 use machine::root;
 
@@ -37,13 +39,18 @@ pub fn grow_middle(bytes: usize) {
 ///
 /// For tests: no other thread may be in the heap, or have vanished there in a fork. Linear in the pages of segments.
 pub fn check_valid(mut show_cached: impl FnMut(*mut u8)) -> InUse {
+    let mut first = InUse::default();
+    memblock::check_valid(|bytes| match bytes <= LARGEST {
+        true => first.objects += 1,
+        false => first.large_blocks += 1,
+    });
     if !root::is_installed() {
-        return InUse::default();
+        return first;
     }
     // When threads have ended, the shepherd returns everything; meanwhile its memory is neither in use nor free.
     upkeep::leave_to_the_last(20);
     let caches = heap().check_caches(&mut show_cached);
     let pages = heap().page_heap().check_valid();
     assert_eq!(caches.span_pages, pages.in_spans, "pages of spans that somebody has, and of all spans");
-    InUse { objects: caches.given - caches.cached, large_blocks: pages.blocks }
+    InUse { objects: first.objects + caches.given - caches.cached, large_blocks: first.large_blocks + pages.blocks }
 }

@@ -23,6 +23,7 @@ const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
 /// Applies the settings of `COMMENSAL_CONF`. Call it once, at the start of `main`; a preloaded library calls it before.
 /// It prints what it does not understand, and allocates nothing.
+#[unsafe(link_section = ".text.first")]
 pub fn apply_environment() {
     prepare();
     let is_asked = !settings::is_environment_empty() && enter();

@@ -14,28 +14,26 @@ pub mod conf;
 mod console;
 pub mod control;
 pub mod locks;
+mod moving;
 pub mod report;
 pub mod statistics;
 
-use crate::caches::{Special, enter, heap};
+use crate::caches::{Heap, Special, enter, heap};
 use crate::central::CacheRef;
 use crate::central::size_class::{self, LARGEST, class_for_aligned};
-use crate::group::{self, Core};
+use crate::group;
 use crate::misuse::{self, Call, Found};
 pub use crate::page_heap::PAGE;
+use crate::page_heap::memblock;
 use crate::upcalls::{From, Rest, Visit};
 use crate::upkeep;
 use core::ptr::null_mut;
 pub use machine::process::{Error, keeping_errno, set_error};
-use machine::{process, root, vm};
+use machine::{process, root};
+pub use moving::reallocate;
 
 /// Alignment of every block.
 pub const ALIGNMENT: usize = 16;
-/// The kernel moves large blocks of at least this many bytes to memory without pages; smaller ones are copied.
-const MOVE_ABOVE: usize = 1 << 20;
-/// The kernel moves blocks of at least this many bytes in any case.
-const MOVE_ALWAYS_ABOVE: usize = 32 << 20;
-
 /// A block of at least `bytes`; null, with ENOMEM, if there is no memory.
 #[inline(always)]
 pub fn allocate(bytes: usize) -> *mut u8 {
@@ -93,19 +91,21 @@ macro_rules! free_to_heap {
 
 /// The slow path of [`allocate`]: the slot's magazine has no object.
 #[unsafe(naked)]
+#[unsafe(link_section = ".text.first")]
 pub extern "C-unwind" fn allocate_slow(bytes: usize) -> *mut u8 {
     machine::with_caller!(allocate_slow_for(bytes, caller))
 }
 
 #[cold]
+#[unsafe(link_section = ".text.first")]
 extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
     let taken = match bytes {
-        0..=LARGEST if root::is_installed() => match heap().server_of(bytes) {
+        _ if !root::is_installed() => memblock::allocate(bytes),
+        0..=LARGEST => match heap().server_of(bytes) {
             Some(cache) => heap().cpu.swap(cache),
             None if heap().is_hardened() => take_hardened(bytes),
             None => take_at_hand(bytes, 1),
         },
-        0..=LARGEST => None,
         _ => middle_class(bytes).and_then(|class| heap().cpu.take(class).or_else(|| heap().cpu.swap(class))),
     };
     taken.unwrap_or_else(|| allocate_slower(bytes, from))
@@ -207,13 +207,21 @@ fn allocate_large(bytes: usize) -> (*mut u8, bool) {
 /// # Safety
 /// As for [`free`].
 #[unsafe(naked)]
+#[unsafe(link_section = ".text.first")]
 pub unsafe extern "C" fn free_slow(block: *mut u8) {
     machine::with_caller!(free_slow_for(block, caller))
 }
 
 #[cold]
+#[unsafe(link_section = ".text.first")]
 unsafe extern "C" fn free_slow_for(block: *mut u8, from: usize) {
-    if block.is_null() || (heap().is_hardened() && heap().free_hardened(block)) {
+    if block.is_null() {
+        return;
+    }
+    if !root::is_installed() && memblock::holds(block) {
+        return Heap::free_first(block);
+    }
+    if heap().is_hardened() && heap().free_hardened(block) {
         return;
     }
     if !enter() {
@@ -229,6 +237,11 @@ unsafe extern "C" fn free_slow_for(block: *mut u8, from: usize) {
 
 /// A block of at least `bytes` zeroes; null, with ENOMEM, if there is no memory.
 pub fn allocate_zeroed(bytes: usize) -> *mut u8 {
+    if !root::is_installed()
+        && let Some(block) = memblock::allocate_zeroed(bytes)
+    {
+        return block;
+    }
     let (block, is_zero) = match bytes {
         0..=LARGEST => (allocate(bytes), false),
         _ => allocate_large(bytes),
@@ -274,10 +287,11 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
 /// # Safety
 /// The caller owns the block, which came from here.
 pub unsafe fn usable_bytes(block: *mut u8) -> usize {
-    if block.is_null() || !root::is_installed() {
-        return 0;
+    match root::is_installed() {
+        _ if block.is_null() => 0,
+        true => heap().usable_bytes(block),
+        false => memblock::bytes_of(block),
     }
-    heap().usable_bytes(block)
 }
 
 /// Whether `bytes` may have been requested for the block, with this alignment. If not, reports that. The block then has
@@ -295,6 +309,7 @@ pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) -> bool
     let moved = match heap().class_at(block) {
         // Of objects of other caches, the program may have chosen the size. Large blocks are whole pages.
         0 => match heap().special_at(block) {
+            Special::First => bytes.saturating_mul(2) <= usable && usable > ALIGNMENT,
             Special::Hardened(..) => bytes != usable,
             Special::Object(_) => false,
             Special::Watched(..) => bytes.saturating_mul(2) <= usable && usable > ALIGNMENT,
@@ -309,148 +324,10 @@ pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) -> bool
     !is_wrong
 }
 
-/// A block of at least `bytes` with the contents of `block`, which is freed. Null, with ENOMEM: `block` is unchanged.
-///
-/// # Safety
-/// The caller owns the block, which came from here and is not null. Null, with EINVAL, after a report of misuse.
-pub unsafe fn reallocate(block: *mut u8, bytes: usize) -> *mut u8 {
-    match heap().class_at(block) {
-        // SAFETY: passed on.
-        0 => unsafe { reallocate_special(block, bytes) },
-        // SAFETY: passed on.
-        class => unsafe { reallocate_small(block, size_class::size(class), bytes) },
-    }
-}
-
-unsafe fn reallocate_small(block: *mut u8, old: usize, bytes: usize) -> *mut u8 {
-    if bytes <= old && bytes * 2 > old {
-        return block;
-    }
-    // The page map knows only granules. Before anything is copied, the span says whether an object begins there.
-    if let Some(found) = heap().central().found_at(block) {
-        return refuse_to_move(found, block);
-    }
-    // A block that grows will grow again, which a run of its own can do in place.
-    let new = if bytes > LARGEST && bytes > old { allocate_large(bytes).0 } else { allocate(bytes) };
-    // SAFETY: passed on.
-    unsafe { move_to(new, block, old, bytes) }
-}
-
-/// Reports that a block cannot be moved. If the program goes on, it gets null and EINVAL.
-#[cold]
-fn refuse_to_move(found: Found, block: *mut u8) -> *mut u8 {
-    misuse::report(found, Call::Realloc, block);
-    invalid()
-}
-
-fn allocate_beside(group: Option<&Core>, bytes: usize) -> *mut u8 {
-    match group {
-        Some(group) if bytes <= isize::MAX as usize => group.allocate(bytes, ALIGNMENT).unwrap_or_else(out_of_memory),
-        _ => allocate(bytes),
-    }
-}
-
-/// Moves the contents of `block`, of `old` bytes, to `new`, of `bytes`, and frees `block`; unless `new` is null.
-unsafe fn move_to(new: *mut u8, block: *mut u8, old: usize, bytes: usize) -> *mut u8 {
-    if !new.is_null() {
-        // SAFETY: both are blocks of at least as many bytes.
-        unsafe {
-            new.copy_from_nonoverlapping(block, old.min(bytes));
-            free(block);
-        }
-    }
-    new
-}
-
-#[cold]
-unsafe fn reallocate_special(block: *mut u8, bytes: usize) -> *mut u8 {
-    if !enter() {
-        return refuse_to_move(Found::Foreign, block);
-    }
-    // SAFETY: passed on.
-    unsafe {
-        match heap().special_at(block) {
-            Special::Hardened(span) => match heap().hardened_bytes(span, block) {
-                Some(old) => move_to(allocate(bytes), block, old, bytes),
-                None => invalid(),
-            },
-            Special::Watched(cache, debug) => match cache.watched_bytes(debug, block, 0) {
-                Some(old) => move_to(allocate(bytes), block, old, bytes),
-                None => invalid(),
-            },
-            Special::Object(cache) => reallocate_object(cache, block, bytes),
-            Special::Large => reallocate_pages(block, bytes),
-        }
-    }
-}
-
-unsafe fn reallocate_object(cache: CacheRef, block: *mut u8, bytes: usize) -> *mut u8 {
-    let old = cache.object_bytes();
-    if bytes <= old && bytes * 2 > old {
-        return block;
-    }
-    if let Some(found) = heap().central().found_at(block) {
-        return refuse_to_move(found, block);
-    }
-    let new = allocate_beside(Core::of_cache(cache), bytes);
-    // At a limit, a block that shrinks stays.
-    let stays = new.is_null() && bytes <= old;
-    // SAFETY: passed on.
-    if stays { block } else { unsafe { move_to(new, block, old, bytes) } }
-}
-
-unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
-    let page_heap = heap().page_heap();
-    let Some(old_pages) = heap().demand_large(block, Call::Realloc) else { return invalid() };
-    let resize = |bytes: usize| {
-        let pages = bytes.max(1).div_ceil(PAGE);
-        // SAFETY: passed on; for both.
-        let is_done = unsafe { Core::resize_large(block, pages, || page_heap.resize(block, old_pages, pages)) };
-        if is_done {
-            heap().seal_large(block, bytes);
-            heap().count_large(0, pages as isize - old_pages as isize);
-        }
-        is_done
-    };
-    // SAFETY: passed on.
-    let group = unsafe { Core::of_large(block) };
-    if bytes > isize::MAX as usize {
-        return out_of_memory();
-    }
-    let length = heap().unseal_large(block);
-    if bytes > LARGEST && resize(bytes) {
-        return block;
-    }
-    let (new, is_zero) = match bytes {
-        _ if group.is_some() => (allocate_beside(group, bytes), false),
-        0..=LARGEST => (allocate(bytes), false),
-        _ => allocate_large(bytes),
-    };
-    if new.is_null() {
-        // As above: a large block may be as small as a page.
-        let stays = bytes <= old_pages * PAGE && resize(bytes);
-        if !stays && let Some(length) = length {
-            heap().seal_large(block, length);
-        }
-        return if stays { block } else { new };
-    }
-    let common = bytes.min(old_pages * PAGE);
-    // Moving pages costs those at the destination: it pays if there are none yet, or if copying costs more.
-    let move_above = if is_zero { MOVE_ABOVE } else { MOVE_ALWAYS_ABOVE };
-    // SAFETY: both blocks are ours, and of whole pages if they are large; moved pages are given up.
-    unsafe {
-        let whole = common / PAGE * PAGE;
-        let moved = if common >= move_above && vm::move_pages(block, new, whole) { whole } else { 0 };
-        new.add(moved).copy_from_nonoverlapping(block.add(moved), common - moved);
-        free(block);
-    }
-    new
-}
-
 /// Returns free memory to the kernel: from magazines, depots and page lists, and all dirty pages of free runs beyond
 /// `keep` bytes. Returns the bytes that went back, and at least 1 if any cached memory became free.
 pub fn trim(keep: usize) -> usize {
-    if enter() { heap().cpu.trim(keep) } else { 0 }
+    if enter() { memblock::release() + heap().cpu.trim(keep) } else { 0 }
 }
 
 /// Looks at objects that were freed in a hurry, as the program ends and nothing else will find a misuse.

@@ -6,20 +6,22 @@
 use super::console::StandardError;
 use super::locks;
 use super::statistics::read::{Heap, Walked};
-use crate::caches::{Spans, heap};
+use crate::caches::{Spans, enter, heap};
 use crate::central::size_class::{self, CLASSES};
 use crate::misuse::Line;
 use crate::observe::figures::{Cache, Figures, unitless, write_slab_head, write_slab_row};
 use crate::observe::page::Text;
 use crate::observe::{Resident, Shown};
 use crate::page_heap::PAGE;
+use crate::page_heap::memblock;
 use core::fmt::{self, Write};
 use machine::sync::ContentionReport;
 use machine::{clock, process, root, slot};
 
-/// The figures of the process; none before the first allocation.
+/// The figures of the process; none before the first allocation. A process that has a few blocks only gets a heap.
 pub fn process() -> Option<Figures> {
-    if !root::is_installed() {
+    let exists = root::is_installed() || memblock::in_use() > 0 && enter();
+    if !exists {
         return None;
     }
     let listed_bytes = (0..slot::in_use()).map(|slot| heap().listed_bytes_of(slot)).sum();

@@ -33,6 +33,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    #[unsafe(link_section = ".text.first")]
     fn reserve(self, bytes: usize, alignment: usize) -> Option<*mut u8> {
         let random = process::randomness();
         if random == 0 {
@@ -49,7 +50,7 @@ impl Place {
 }
 
 /// Spreads a number's bits over all bits (splitmix64).
-pub(super) fn mixed(number: u64) -> u64 {
+pub(crate) fn mixed(number: u64) -> u64 {
     let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -57,6 +58,7 @@ pub(super) fn mixed(number: u64) -> u64 {
 }
 
 /// Reserves `bytes` without access at a multiple of `alignment`: at the place, or else where the kernel chooses.
+#[unsafe(link_section = ".text.first")]
 pub(crate) fn reserve(place: Place, bytes: usize, alignment: usize) -> Option<*mut u8> {
     let bytes = bytes.checked_next_multiple_of(PAGE)?;
     place.reserve(bytes, alignment).or_else(|| reserve_anywhere(bytes, alignment))
@@ -89,6 +91,7 @@ fn reserve_anywhere(bytes: usize, alignment: usize) -> Option<*mut u8> {
 }
 
 /// Reserves `bytes` without access: anywhere, or exactly at `at` if that is not zero.
+#[unsafe(link_section = ".text.first")]
 fn reserve_at(at: usize, bytes: usize) -> Option<*mut u8> {
     let place = if at == 0 { null_mut() } else { at.checked_sub(GUARD)? as *mut u8 };
     let start = vm::reserve(place, bytes.checked_add(2 * GUARD)?, vm::Access::None)?;

@@ -17,6 +17,7 @@ pub(crate) mod guarded;
 mod kept;
 mod list;
 mod map;
+pub(crate) mod memblock;
 mod metadata;
 mod purge;
 mod runs;

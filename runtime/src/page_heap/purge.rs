@@ -53,8 +53,8 @@ impl PageHeap {
         }
     }
 
-    /// Dirty pages that a process which swings will soon need again. It is one if more than a quarter of the pages given
-    /// back had to come back. They are some, not all, so that a process which frees all of its memory keeps little.
+    /// Dirty pages that a process which swings will soon need again. It is such a process if more than a quarter of the
+    /// pages given back had to come back. They are some, not all: a process that frees all of its memory keeps little.
     fn needed_again(&self) -> u64 {
         let swings = (4 * self.counts.refilled.get()).saturating_sub(self.counts.purged.get());
         swings.min(TIMES_IN_USE * self.counts.in_use.get())

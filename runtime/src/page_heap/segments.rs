@@ -2,6 +2,7 @@
 
 use super::free_runs::FreeRuns;
 use super::guarded::Place;
+use super::memblock;
 use super::runs::PageHeap;
 use super::segment::{Kind, Owner, Segment};
 use super::{GRANULE, MAX_SEGMENTS, PAGE, UNIT, guarded};
@@ -99,11 +100,14 @@ impl PageHeap {
     ) -> Option<*mut u8> {
         let (map, map_start) = (&self.map, self.map_start);
         let first = state.segment(1);
-        // SAFETY: the map is ours. Null's unit and the first segment are claimed here, so that a small process touches
-        // no claims.
+        // SAFETY: the map is ours. Null's unit, first blocks and the first segment are claimed here: a small process
+        // touches no claims.
         let is_unclaimed = unsafe {
             map.claim(map_start, null_mut(), granules_of_units(UNIT));
             map.claim(map_start, first.start(), granules_of_units(first.bytes()));
+            for granule in memblock::granules() {
+                map.claim(map_start, granule, 1);
+            }
             map.is_unclaimed(map_start, start, granules)
         };
         let place = if is_unclaimed {

@@ -19,6 +19,7 @@ use super::queues::Deferred;
 use super::registered::Registered;
 use super::sections::Sections;
 use super::worker::Worker;
+use crate::page_heap::memblock;
 use crate::percpu;
 use crate::{misuse, settings};
 use machine::sync::{AtomicU32, AtomicU64, Ordering, order_reads, spin_loop};
@@ -46,7 +47,9 @@ pub(super) struct Domain {
     pub(super) deferred: Deferred,
 }
 
-const _: () = assert!(size_of::<Domain>() <= root::DOMAIN_BYTES - settings::BYTES - misuse::BYTES);
+/// Behind what small processes have.
+const OFFSET: usize = settings::BYTES + misuse::BYTES + memblock::ROOT_BYTES;
+const _: () = assert!(OFFSET.is_multiple_of(64) && OFFSET + size_of::<Domain>() <= root::DOMAIN_BYTES);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Base {
@@ -70,7 +73,7 @@ impl Domain {
     #[inline]
     pub(super) fn of_process() -> &'static Domain {
         // SAFETY: these bytes are used for nothing else, aligned to 64, and zeroes are valid.
-        unsafe { &*root::domain().cast() }
+        unsafe { &*root::domain().add(OFFSET).cast() }
     }
 
     /// Begins a slow path: afterwards the domain is in order for this process.

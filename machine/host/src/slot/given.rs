@@ -15,6 +15,7 @@ use core::arch::asm;
 pub static WORDS: AtomicIsize = AtomicIsize::new(48);
 
 /// Makes operations find the slot by this mode.
+#[unsafe(link_section = ".text.first")]
 pub fn begin(mode: Mode) {
     let words = match mode {
         Mode::ConcurrencyId => rseq_offset().unwrap_or(0),
@@ -40,7 +41,7 @@ pub fn read() -> Option<u32> {
 /// The calling thread's word for its CPU; negative: no slot. In a process with one thread, an unused word.
 pub extern "C" fn own_cpu_word() -> *mut u32 {
     const CPU: isize = 4;
-    static NOBODYS: AtomicU32 = AtomicU32::new(0);
+    early_state! { static NOBODYS: AtomicU32 = AtomicU32::new(0); }
     match thread::is_alone() {
         true => NOBODYS.as_ptr(),
         false => (thread::id() as isize + WORDS.load(Ordering::Relaxed) + CPU) as *mut u32,

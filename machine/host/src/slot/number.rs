@@ -38,6 +38,7 @@ pub fn initialise() {
 }
 
 #[cold]
+#[unsafe(link_section = ".text.first")]
 fn choose() {
     let cpus = cpus();
     CPUS.store(cpus as u32, Ordering::Relaxed);

@@ -40,7 +40,7 @@ unsafe extern "C" {
 const NAMES: [&CStr; 4] = [c"mmap", c"mremap", c"munmap", c"madvise"];
 /// The first of those return addresses, the others an int, which fills half of the register.
 const ADDRESSES: usize = 2;
-static IS_BY_LIBRARY: AtomicBool = AtomicBool::new(false);
+early_state! { static IS_BY_LIBRARY: AtomicBool = AtomicBool::new(false); }
 static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(null_mut()) }; NAMES.len()];
 
 /// Index of the call's name, if it is one of those.
@@ -79,6 +79,7 @@ unsafe fn call_library(place: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<u
 }
 
 #[inline(never)]
+#[unsafe(link_section = ".text.first")]
 unsafe fn ask(number: usize, arguments: [usize; 6]) -> Result<usize, Errno> {
     let _passage = sandbox::pass().ok_or(Errno::NOT_PERMITTED)?;
     // SAFETY: passed on.

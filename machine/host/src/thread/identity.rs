@@ -82,6 +82,7 @@ pub fn enter() -> bool {
 }
 
 #[cold]
+#[unsafe(link_section = ".text.first")]
 fn renew(own: u32) -> bool {
     let generation = loop {
         // Acquire pairs with the release below: a thread that sees the new generation also sees the new GONE.

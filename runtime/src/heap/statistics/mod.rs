@@ -361,6 +361,7 @@ impl Inside {
 
 /// Withdraws the page of the process, because it is about to end in an orderly way. A child does not withdraw its
 /// parent's, also not one that shares the parent's memory. Async-signal-safe: it may have interrupted the writer.
+#[unsafe(link_section = ".text.first")]
 pub extern "C" fn withdraw() {
     if PLACE.get().is_none() {
         return;

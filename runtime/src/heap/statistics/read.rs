@@ -7,6 +7,7 @@ use crate::group::{Core, Statistics};
 use crate::observe::figures::{Cache, Figures, Group, Lock, Slot, with_figures};
 use crate::observe::page::Text;
 use crate::observe::{Events, Kicks, Why, columns};
+use crate::page_heap::memblock;
 use crate::page_heap::{PAGE, PageCounts};
 use crate::{misuse, rcu, sandbox, upkeep};
 use machine::{kick, slot};
@@ -97,7 +98,7 @@ impl Heap<'_> {
     }
 
     fn in_use_bytes(&self) -> u64 {
-        self.walked.small_bytes + self.large_bytes()
+        memblock::in_use() as u64 + self.walked.small_bytes + self.large_bytes()
     }
 
     fn run_bytes(&self) -> u64 {
