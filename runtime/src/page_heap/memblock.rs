@@ -60,13 +60,26 @@ fn root() -> &'static Root {
     unsafe { &*root::domain().add(settings::BYTES + misuse::BYTES).cast() }
 }
 
+/// Three bits of each of 64 units. Side by side, so that a small process writes one page of bits.
+#[derive(Debug)]
+#[repr(C)]
+struct Bits {
+    begins: AtomicU64,
+    ends: AtomicU64,
+    used: AtomicU64,
+}
+
+/// One of the three words.
+type Which = fn(&Bits) -> &AtomicU64;
+
+const BEGINS: Which = |bits| &bits.begins;
+const ENDS: Which = |bits| &bits.ends;
+const USED: Which = |bits| &bits.used;
+
 /// The bits of the units. All-zero memory: no block.
 #[derive(Debug)]
 #[repr(C)]
 struct Units {
-    begins: [AtomicU64; UNITS / 64],
-    ends: [AtomicU64; UNITS / 64],
-    used: [AtomicU64; UNITS / 64],
     /// Pages that the kernel got back.
     released: [AtomicU64; BYTES / PAGE / 64],
     looked_at_ns: AtomicU64,
@@ -78,6 +91,7 @@ struct Units {
     /// The next search begins here: behind the last block, or at a free unit before it.
     next: AtomicU32,
     is_busy: AtomicBool,
+    bits: [Bits; UNITS / 64],
 }
 
 const UNITS_BYTES: usize = size_of::<Units>().next_multiple_of(PAGE);
@@ -140,7 +154,7 @@ fn give(bytes: usize) -> Option<(*mut u8, usize)> {
 #[unsafe(link_section = ".text.first")]
 pub(crate) fn bytes_of(block: *mut u8) -> usize {
     let Some((units, unit)) = find(block) else { return 0 };
-    if is_set(&units.begins, unit) { units.length(unit) * UNIT } else { 0 }
+    if units.is_set(BEGINS, unit) { units.length(unit) * UNIT } else { 0 }
 }
 
 /// Frees the block that begins at an address among the blocks. Error: none does.
@@ -162,13 +176,13 @@ pub(crate) fn check_valid(mut show: impl FnMut(usize)) {
     let Some(units) = start().map(units) else { return };
     let (mut unit, mut used) = (0, 0);
     while unit < UNITS {
-        if !is_set(&units.begins, unit) {
-            assert!(!is_set(&units.used, unit), "unit {unit} is used, and of no block");
+        if !units.is_set(BEGINS, unit) {
+            assert!(!units.is_set(USED, unit), "unit {unit} is used, and of no block");
             unit += 1;
             continue;
         }
         let length = units.length(unit);
-        assert!(length > 0 && (unit..unit + length).all(|unit| is_set(&units.used, unit)), "the block at unit {unit}");
+        assert!(length > 0 && (unit..unit + length).all(|unit| units.is_set(USED, unit)), "the block at unit {unit}");
         show(length * UNIT);
         (unit, used) = (unit + length, used + length);
     }
@@ -177,7 +191,8 @@ pub(crate) fn check_valid(mut show: impl FnMut(usize)) {
 
 /// Bytes of all blocks.
 pub(crate) fn in_use() -> usize {
-    let used = |start| units(start).used.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum::<usize>();
+    let used =
+        |start| units(start).bits.iter().map(|bits| bits.used.load(Relaxed).count_ones() as usize).sum::<usize>();
     start().map_or(0, |start| used(start) * UNIT)
 }
 
@@ -188,11 +203,12 @@ pub(crate) fn release() -> usize {
     let units = units(start);
     let pages = (units.high.load(Relaxed) as usize).div_ceil(IN_PAGE);
     let is_free = |page: &usize| {
-        let words = &units.used[page * IN_PAGE / 64..(page + 1) * IN_PAGE / 64];
-        words.iter().all(|word| word.load(Relaxed) == 0) && !is_set(&units.released, *page)
+        let words = &units.bits[page * IN_PAGE / 64..(page + 1) * IN_PAGE / 64];
+        let is_released = units.released[page / 64].load(Relaxed) >> (page % 64) & 1 == 1;
+        !is_released && words.iter().all(|bits| bits.used.load(Relaxed) == 0)
     };
     let release = |&page: &usize| {
-        set(&units.released, page..page + 1);
+        units.released[page / 64].fetch_or(1 << (page % 64), Relaxed);
         // SAFETY: the page is ours, and no block lies there.
         unsafe { vm::decommit(start.wrapping_add(page * PAGE), PAGE) }
     };
@@ -256,31 +272,48 @@ impl Units {
         let first = self.find_free(next, length).or_else(|| self.find_free(0, length))?;
         self.next.store((first + length) as u32, Relaxed);
         self.given.store(given + 1, Relaxed);
-        set(&self.used, first..first + length);
-        clear(&self.ends, first..first + length - 1);
-        set(&self.ends, first + length - 1..first + length);
-        set(&self.begins, first..first + 1);
+        self.set(USED, first..first + length);
+        self.clear(ENDS, first..first + length - 1);
+        self.set(ENDS, first + length - 1..first + length);
+        self.set(BEGINS, first..first + 1);
         Some(first)
     }
 
     /// Frees the block that begins at a unit. Error: none does.
     #[unsafe(link_section = ".text.first")]
     fn put(&self, unit: usize) -> Result<(), Misuse> {
-        if clear(&self.begins, unit..unit + 1) == 0 {
-            return Err(if is_set(&self.used, unit) { Misuse::NotAnObject } else { Misuse::DoubleFree });
+        if self.clear(BEGINS, unit..unit + 1) == 0 {
+            return Err(if self.is_set(USED, unit) { Misuse::NotAnObject } else { Misuse::DoubleFree });
         }
         // After the beginning, so that of two frees one fails; and the end stays, so that it is right until then.
         let length = self.length(unit);
-        clear(&self.used, unit..unit + length);
+        self.clear(USED, unit..unit + length);
         self.next.fetch_min(unit as u32, Relaxed);
         Ok(())
     }
 
     fn shrink(&self, unit: usize, length: usize) {
         let end = unit + self.length(unit);
-        set(&self.ends, unit + length - 1..unit + length);
-        clear(&self.used, unit + length..end);
+        self.set(ENDS, unit + length - 1..unit + length);
+        self.clear(USED, unit + length..end);
         self.next.fetch_min((unit + length) as u32, Relaxed);
+    }
+
+    fn is_set(&self, which: Which, unit: usize) -> bool {
+        which(&self.bits[unit / 64]).load(Relaxed) >> (unit % 64) & 1 == 1
+    }
+
+    #[unsafe(link_section = ".text.first")]
+    fn set(&self, which: Which, range: core::ops::Range<usize>) {
+        masks(range).for_each(|(at, mask)| _ = which(&self.bits[at]).fetch_or(mask, Relaxed));
+    }
+
+    /// Clears bits. Returns whether the last one was set.
+    #[unsafe(link_section = ".text.first")]
+    fn clear(&self, which: Which, range: core::ops::Range<usize>) -> u64 {
+        let last = range.end.wrapping_sub(1) % 64;
+        let word = |(at, mask): (usize, u64)| which(&self.bits[at]).fetch_and(!mask, Relaxed);
+        masks(range).map(word).last().map_or(0, |word| word >> last & 1)
     }
 
     /// Whether the last look at the clock was a moment ago.
@@ -292,7 +325,7 @@ impl Units {
     fn find_free(&self, from: usize, length: usize) -> Option<usize> {
         let (mut first, mut unit) = (from, from);
         while unit < UNITS {
-            let (word, left) = (self.used[unit / 64].load(Relaxed) >> (unit % 64), 64 - unit % 64);
+            let (word, left) = (self.bits[unit / 64].used.load(Relaxed) >> (unit % 64), 64 - unit % 64);
             let free = (word.trailing_zeros() as usize).min(left);
             unit += free;
             if unit - first >= length {
@@ -310,15 +343,12 @@ impl Units {
     #[unsafe(link_section = ".text.first")]
     fn length(&self, first: usize) -> usize {
         let in_word = |at: usize| {
-            let word = self.ends[at].load(Relaxed) & if at == first / 64 { u64::MAX << (first % 64) } else { u64::MAX };
+            let word =
+                self.bits[at].ends.load(Relaxed) & if at == first / 64 { u64::MAX << (first % 64) } else { u64::MAX };
             (word != 0).then(|| at * 64 + word.trailing_zeros() as usize)
         };
         (first / 64..UNITS / 64).find_map(in_word).map_or(0, |end| end + 1 - first)
     }
-}
-
-fn is_set(bits: &[AtomicU64], unit: usize) -> bool {
-    bits[unit / 64].load(Relaxed) >> (unit % 64) & 1 == 1
 }
 
 /// The words of some units' bits, with these bits.
@@ -328,18 +358,6 @@ fn masks(range: core::ops::Range<usize>) -> impl Iterator<Item = (usize, u64)> {
         let (from, to) = (range.start.max(at * 64) % 64, range.end.min(at * 64 + 64) - at * 64);
         (at, u64::MAX << from & u64::MAX >> (64 - to))
     })
-}
-
-#[unsafe(link_section = ".text.first")]
-fn set(bits: &[AtomicU64], range: core::ops::Range<usize>) {
-    masks(range).for_each(|(at, mask)| _ = bits[at].fetch_or(mask, Relaxed));
-}
-
-/// Clears bits. Returns whether the last one was set.
-#[unsafe(link_section = ".text.first")]
-fn clear(bits: &[AtomicU64], range: core::ops::Range<usize>) -> u64 {
-    let last = range.end.wrapping_sub(1) % 64;
-    masks(range).map(|(at, mask)| bits[at].fetch_and(!mask, Relaxed)).last().map_or(0, |word| word >> last & 1)
 }
 
 #[cfg(test)]
@@ -390,7 +408,7 @@ mod tests {
             let list: Vec<_> = blocks.into_iter().collect();
             assert!(list.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "seed {seed}");
             assert!(list.iter().all(|&(unit, length)| unit + length <= UNITS && units.length(unit) == length));
-            let used: u32 = units.used.iter().map(|word| word.load(Relaxed).count_ones()).sum();
+            let used: u32 = units.bits.iter().map(|bits| bits.used.load(Relaxed).count_ones()).sum();
             assert_eq!(used as usize, list.iter().map(|block| block.1).sum::<usize>(), "seed {seed}");
         }
     }
@@ -417,7 +435,7 @@ mod tests {
                 threads.into_iter().map(|thread| thread.join().expect("it freed")).sum()
             });
             assert_eq!(failed, blocks.len());
-            assert!(units.used.iter().chain(&units.begins).all(|word| word.load(Relaxed) == 0));
+            assert!(units.bits.iter().all(|bits| bits.used.load(Relaxed) | bits.begins.load(Relaxed) == 0));
         }
     }
 }

@@ -149,8 +149,8 @@ mutants! {
         + "may.then(|| Shares { lent: self.lent + 0 * kib as i16, ..self })"
     in "runtime/src/page_heap/memblock.rs":
         "first blocks: of two threads that clear bits of a word, one is overtaken" by "first blocks"
-        - "bits[at].fetch_and(!mask, Relaxed)"
-        + "{ let old = bits[at].load(Relaxed); bits[at].store(old & !mask, Relaxed); old }"
+        - "which(&self.bits[at]).fetch_and(!mask, Relaxed)"
+        + "{ let word = which(&self.bits[at]); let old = word.load(Relaxed); word.store(old & !mask, Relaxed); old }"
     in "runtime/src/rcu/synchronize.rs":
         "RCU: the updater fences where it has to order all readers" by "sections in sections", "grace periods"
         - "return kick::fence_all().is_ok();"
