@@ -25,6 +25,7 @@ protocols! {
 const COUNTERS: usize = 2;
 const THREADS: usize = 3;
 const RANGE: i32 = 64;
+const WIDENING: i64 = 1 << 20;
 
 /// Amounts that are on their way into a counter, or in it.
 #[derive(Default)]
@@ -109,7 +110,12 @@ fn shared(seed: u64) -> Outcome {
                 let _ = set.share();
             }
             let index = random.usize(..COUNTERS);
-            let amount = if random.u8(..8) == 0 { random.i64(-300..=300) } else { random.i64(-9..=9) };
+            let amount = match random.u8(..16) {
+                // From then on cells become wide.
+                0 => random.i64(-WIDENING..=WIDENING),
+                1 | 2 => random.i64(-300..=300),
+                _ => random.i64(-9..=9),
+            };
             match random.u8(..8) {
                 0 => look(&set, index, &notes[index]),
                 1 => add(index, amount, &|| set.add_remote(index, amount)),

@@ -177,11 +177,11 @@ bool cm_counter_is_shared(const struct cm_counter *counter);
 /// if another thread forks during the call, the child's counter has any value.
 void cm_counter_bind(struct cm_counter *counter);
 
-/// Returns the sum of all additions, and how far it may be off: 0 before the upgrade, and at most 512 for each slot
-/// after it. Additions at the same time may be included.
+/// Returns the sum of all additions, and how far it may be off: 0 before the upgrade, and after it at most 512 for each
+/// slot, or 0.1 % of the sum, if that is more. Additions at the same time may be included.
 ///
-/// Time: constant, three cache lines on any number of CPUs. In fallback mode, and while a limited addition collects
-/// what slots hold, the result is exact and takes as long as cm_counter_sum.
+/// Time: constant, three cache lines on any number of CPUs. In fallback mode, while a limited addition collects
+/// what slots hold, and after the sum fell a lot, the result is exact and takes as long as cm_counter_sum.
 struct cm_reading cm_counter_read(const struct cm_counter *counter);
 
 /// Returns cm_counter_read, with values below 0 replaced by 0.

@@ -111,11 +111,11 @@ pub unsafe extern "C" fn cm_counter_bind(counter: *mut Counter) {
     unsafe { &mut *counter.cast::<LazyCounter>() }.rebind();
 }
 
-/// Returns the sum of all additions, and how far it may be off: 0 before the upgrade, and at most 512 for each slot
-/// after it. Additions at the same time may be included.
+/// Returns the sum of all additions, and how far it may be off: 0 before the upgrade, and after it at most 512 for each
+/// slot, or 0.1 % of the sum, if that is more. Additions at the same time may be included.
 ///
-/// Time: constant, three cache lines on any number of CPUs. In fallback mode, and while a limited addition collects
-/// what slots hold, the result is exact and takes as long as cm_counter_sum.
+/// Time: constant, three cache lines on any number of CPUs. In fallback mode, while a limited addition collects
+/// what slots hold, and after the sum fell a lot, the result is exact and takes as long as cm_counter_sum.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_read(counter: *const Counter) -> Reading {
     // SAFETY: passed on.

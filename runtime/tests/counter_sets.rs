@@ -5,7 +5,7 @@
 
 mod common;
 
-use commensal::counter::{CounterSet, Counters, DEFAULT_RANGE, LazyCounter, NoMemory, PerCpuSet};
+use commensal::counter::{CounterSet, Counters, DEFAULT_RANGE, LazyCounter, NoMemory, PerCpuSet, SHARE};
 use commensal::machine::fault::{self, Plan, Point};
 use commensal::machine::slot::{self, Mode, Pair, ROW};
 use commensal::percpu::{Area, Block, CELL, Preparation};
@@ -261,33 +261,72 @@ fn counter_no_memory_for_an_upgrade() {
     });
 }
 
-/// An amount that there is not quite enough for has the stock brought to the middle, so that the next one finds enough: else all that
-/// follow would go past the cell.
+/// An amount that there is not quite enough for has the stock filled up, so that the next one finds enough: else all that follow would go
+/// past the cell.
 ///
-/// Planted: stock that is brought to the middle only from far.
+/// Planted: stock that is filled up by what would have fitted only.
 #[test]
 fn counter_stock_is_there_for_the_next() {
-    const FIRST: i64 = 222;
-    const NEXT: i64 = 300;
+    const AMOUNTS: [i64; 5] = [1, 222, 300, 300, 300];
+    // Stock that is filled up, and the middle, from which a reading begins.
+    const FULL: i64 = DEFAULT_RANGE as i64 / 4 * 3;
+    const MIDDLE: i64 = DEFAULT_RANGE as i64 / 2;
     in_both_modes(|| {
-        // The first use says how slots are given.
-        LazyCounter::new().share().expect("there is memory");
-        if slot::mode() == Mode::PerThread {
-            return;
-        }
         let is_drawn = || {
             let counter = LazyCounter::new();
             counter.share().expect("there is memory");
-            // Opens the cell.
-            counter.add(1);
-            [FIRST, NEXT, NEXT].iter().for_each(|&amount| counter.add(amount));
-            let (reading, sum) = (counter.read(), counter.sum());
-            // Nothing more than the last one was drawn from the middle: what a reading cannot see.
-            reading.value.abs_diff(sum) == NEXT as u64
+            AMOUNTS.iter().for_each(|&amount| counter.add(amount));
+            // Nothing more than the last one was drawn since: what a reading cannot see.
+            counter.read().value - counter.sum() == FULL - AMOUNTS[4] - MIDDLE
         };
-        // Once in a while the thread goes on in another slot in the middle of it.
-        let drawn = (0..100).filter(|_| is_drawn()).count();
-        assert!(drawn > 50, "{drawn} of 100 times");
+        by_ids(|| {
+            // Once in a while the thread goes on in another slot in the middle of it.
+            let drawn = (0..100).filter(|_| is_drawn()).count();
+            assert!(drawn > 50, "{drawn} of 100 times");
+        });
+    });
+}
+
+/// Does something where slots are given by ids: the first use of a counter says how they are.
+fn by_ids(work: impl FnOnce()) {
+    LazyCounter::new().share().expect("there is memory");
+    if slot::mode() == Mode::ConcurrencyId {
+        work();
+    }
+}
+
+/// Cells that are used up again and again become wide where the value is large, and narrow where it is not; a reading is never off by more
+/// than it may be.
+///
+/// Planted: widths that stay; widths without an end; wide cells of which a reading is taken when the value fell.
+#[test]
+fn counter_cells_widen_with_their_use() {
+    const LARGE: i64 = 1 << 28;
+    const MANY: i64 = 1 << 20;
+    let usual = || u64::from(slot::in_use()) * DEFAULT_RANGE as u64 / 2;
+    let error = |counter: &LazyCounter, count: i64, amount: i64| {
+        let before = counter.sum();
+        (0..count).for_each(|_| counter.add(amount));
+        let (sum, reading) = (counter.sum(), counter.read());
+        assert_eq!(sum, before + count * amount);
+        assert!(reading.value.abs_diff(sum) <= reading.error, "{reading:?} of {sum}");
+        assert!(reading.error <= usual().max(sum.unsigned_abs() / 1000), "{reading:?} of {sum}");
+        reading.error
+    };
+    let widens_and_narrows = || {
+        let counter = LazyCounter::new();
+        counter.share().expect("there is memory");
+        let errors =
+            [(1, LARGE), (MANY, 1), (1, -LARGE - MANY), (MANY, 1)].map(|(count, by)| error(&counter, count, by));
+        let wide = LARGE as u64 / SHARE / u64::from(slot::in_use());
+        errors[1] > wide / 2 && errors[2] == 0 && (1..=usual()).contains(&errors[3])
+    };
+    in_both_modes(|| {
+        by_ids(|| {
+            // Once in a while the thread goes on in another slot, where the cell stays wide.
+            let right = (0..20).filter(|_| widens_and_narrows()).count();
+            assert!(right > 10, "{right} of 20 times");
+        });
     });
 }
 

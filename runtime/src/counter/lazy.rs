@@ -138,8 +138,9 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     }
 
     /// Returns the approximate sum of all additions. It is exact before the upgrade. After it, it is off by at most
-    /// half the range (512 by default) for each slot in use. Reads at most three lines, for any number of CPUs; where
-    /// threads own slots, as many as [`sum`](Self::sum).
+    /// half the range (512 by default) for each slot in use, or by 0.1 % of the value, if that is more. Reads at most
+    /// three lines, for any number of CPUs. As many as [`sum`](Self::sum) where threads own slots, and when the value
+    /// fell a lot.
     pub fn read(&self) -> Reading {
         self.0.read(0)
     }
@@ -232,7 +233,7 @@ impl<const N: usize, const RANGE: i32> CounterSet<N, RANGE> {
     const FITS: () = assert!(N > 0 && N * CELL <= LINES * 64, "as many counters as a row has room for");
     const IN_RANGE: () = assert!(4 <= RANGE && RANGE <= LARGEST_RANGE && RANGE % 2 == 0, "an even range up to 2^28");
 
-    /// [`new`](CounterSet::new) with another range: a reading is off by at most half of it for each slot.
+    /// [`new`](CounterSet::new) with another range: a reading is off by at most half of it for each slot, or by 0.1 %.
     #[inline]
     pub const fn with_range() -> Self {
         Self::with_state(NOBODY)

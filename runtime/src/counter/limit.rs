@@ -7,7 +7,7 @@
 //! cells: no stock is left, and the bound is exact. From then on the counter is *tight*: each addition is one atomic
 //! operation on `direct`, until there is room for several stocks. So an approach to a limit costs one kick.
 //!
-//! **Closing.** A mark in a cell's `left` puts it out of the window. An operation in flight may still commit over the
+//! **Closing.** A mark in a cell's `left` puts the room below zero. An operation in flight may still commit over the
 //! mark. After a restart none is in flight. Then the lock's holder takes the stock of marked cells, and repeats lost
 //! marks.
 //!
@@ -19,8 +19,8 @@
 //! **A stale look is harmless** among additions with one limit: the stock that a thread draws was put there within it.
 
 use super::slots::{Edges, LIMITED, Motion, TIGHT, draw, edges, moving_edges, pair};
-use crate::percpu::{Block, MARK, stock, total};
-use machine::slot::{self, Mode, Pair, WINDOW};
+use crate::percpu::Block;
+use machine::slot::{self, MARK, Mode, Pair};
 use machine::sync::Ordering;
 use machine::{here, kick};
 
@@ -44,7 +44,7 @@ impl Limit<'_> {
     /// Whether the sum of additions stays within the limit with `more`. False may be wrong while there is stock.
     fn has_room(&self, block: Block, index: usize, direct: i64, more: i64) -> bool {
         let bound = self.bound(block, index, direct);
-        if may_have_wrapped(bound) && block.cells(index).opened() > 0 {
+        if may_have_wrapped(bound) && block.cells(index).ranges() > 0 {
             return false;
         }
         i128::from(bound) + i128::from(more) <= i128::from(self.most)
@@ -68,10 +68,10 @@ impl Limit<'_> {
 
 /// Adds `amount`, which is positive, and returns true if the sum stays within the limit.
 #[inline]
-pub(super) fn add_within<const RANGE: i32>(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
+pub(super) fn add_within(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
     // Acquire pairs with the release in `add_slow`: from then on all stock is raised within limits.
     let limited = block.cells(index).state.load(Ordering::Acquire) & LIMITED != 0;
-    if limited && limit.has_room_now(block, index, 0) && draw::<RANGE>(block, index, amount) {
+    if limited && limit.has_room_now(block, index, 0) && draw(block, index, amount) {
         return true;
     }
     add_slow(block, index, amount, limit)
@@ -92,7 +92,7 @@ fn add_slow(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
             added = add_direct(block, index, amount, limit);
         }
         if added {
-            edges.loosen(index, amount, limit);
+            edges.loosen(index, limit);
         }
     });
     // Not held: this is a signal handler. If it interrupted the lock's holder, the holder waits for it. Otherwise both
@@ -109,8 +109,9 @@ fn add_direct(block: Block, index: usize, amount: i64, limit: &Limit) -> bool {
 
 impl Edges {
     /// Puts stock into the thread's slot if there is room. Ends tightness if there is room for a few stocks.
-    fn loosen(self, index: usize, amount: i64, limit: &Limit) {
+    fn loosen(self, index: usize, limit: &Limit) {
         const SOME: i64 = 4;
+        let batch = self.range() / 2;
         let flags = &self.cells(index).state;
         // The thread must be able to collect stock again; otherwise its room would be lost.
         if slot::mode() == Mode::PerThread || kick::register().is_err() {
@@ -118,19 +119,19 @@ impl Edges {
         }
         if flags.load(Ordering::Relaxed) & TIGHT != 0 {
             let slots = i64::from(slot::in_use()) + 1;
-            if !limit.has_room_now(*self, index, SOME * slots * self.batch()) {
+            if !limit.has_room_now(*self, index, SOME * slots * i64::from(batch)) {
                 return;
             }
             flags.fetch_and(!TIGHT, Ordering::Relaxed);
         }
-        self.restock(index, amount, |edges| limit.has_room_for_stock(*edges, index));
+        self.restock(index, 0, |_| [batch; 2], |edges| limit.has_room_for_stock(*edges, index));
     }
 
     /// Takes the stock out of all cells; no thread draws afterwards. Returns false, without effect, if it cannot.
     fn close_all(self, index: usize) -> bool {
         let _motion = Motion::new(&self, index);
         for _ in 0..ROUNDS {
-            let open = |&slot: &u32| self.left(index, slot).load(Ordering::Relaxed) >= WINDOW;
+            let open = |&slot: &u32| self.left(index, slot).load(Ordering::Relaxed) != 0;
             if self.touched_slots().filter(open).count() == 0 {
                 return true;
             }
@@ -153,11 +154,11 @@ impl Edges {
         for slot in self.touched_slots() {
             let old = pair(*self, index, slot);
             if old.left & MARK != 0 {
-                let closed = Pair { left: 0, edge: total(old) };
+                let closed = Pair::new(0, 0, old.total());
                 // SAFETY: the cell is marked, no operation on it is in flight, and this thread has the lock.
                 unsafe { slot::store_pair(self.cell(index), slot, closed) };
-                self.cells(index).state.fetch_sub(1, Ordering::Relaxed);
-                self.cells(index).edges.fetch_sub(stock(old), Ordering::Relaxed);
+                self.cells(index).state.fetch_sub(self.ranges(old), Ordering::Relaxed);
+                self.cells(index).edges.fetch_sub(old.stock().into(), Ordering::Relaxed);
             }
         }
     }

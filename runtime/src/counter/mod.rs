@@ -16,12 +16,14 @@ mod words;
 pub use account::Account;
 pub use lazy::{CounterSet, LazyCounter};
 pub use percpu::PerCpuSet;
+#[doc(hidden)]
+pub use slots::SHARE;
 pub use words::Counters;
 
 use core::fmt;
 use machine::slot::{self, Mode};
 
-/// Range of a slot's unshared part of a counter. A reading is off by at most half of it for each slot.
+/// Range of a slot's unshared part of a counter. A reading is off by at most half of it for each slot, or by 0.1 %.
 pub const DEFAULT_RANGE: i32 = 1024;
 const LARGEST_RANGE: i32 = 1 << 28;
 

@@ -40,7 +40,7 @@ impl<const N: usize> PerCpuSet<N> {
     #[inline(always)]
     pub fn add(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");
-        if !slots::draw::<DEFAULT_RANGE>(*self.0, index, amount) {
+        if !slots::draw(*self.0, index, amount) {
             slots::add_slow(*self.0, index, amount);
         }
     }
@@ -48,8 +48,7 @@ impl<const N: usize> PerCpuSet<N> {
     /// As [`LazyCounter::read`](super::LazyCounter::read).
     pub fn read(&self, index: usize) -> Reading {
         assert!(index < N, "no counter of this index");
-        let (value, error) = slots::read(*self.0, index);
-        Reading { value, error }
+        slots::read(*self.0, index, 0)
     }
 
     /// As [`LazyCounter::sum`](super::LazyCounter::sum). Sums all CPUs if the area prepares for all CPUs.

@@ -277,7 +277,7 @@ impl<const RANGE: i32> Counters<RANGE> {
             return true;
         }
         others();
-        block_of(state).is_some_and(|block| slots::draw::<RANGE>(block, index, amount.value()))
+        block_of(state).is_some_and(|block| slots::draw(block, index, amount.value()))
     }
 
     #[cold]
@@ -326,7 +326,7 @@ impl<const RANGE: i32> Counters<RANGE> {
 
     #[inline(always)]
     fn add_beside(&self, block: Option<Block>, index: usize, amount: i64) {
-        if !block.is_some_and(|block| slots::draw::<RANGE>(block, index, amount)) {
+        if !block.is_some_and(|block| slots::draw(block, index, amount)) {
             self.add_elsewhere(block, index, amount);
         }
     }
@@ -437,8 +437,7 @@ impl<const RANGE: i32> Counters<RANGE> {
     pub fn read(&self, index: usize) -> Reading {
         self.settled(|block| {
             let outside = self.outside(index);
-            let (inside, error) = block.map_or((0, 0), |block| slots::read(block, index));
-            Reading { value: outside.wrapping_add(inside), error }
+            block.map_or(Reading { value: outside, error: 0 }, |block| slots::read(block, index, outside))
         })
     }
 
@@ -491,7 +490,7 @@ impl<const RANGE: i32> Counters<RANGE> {
         if self.remote(index).load(Ordering::Relaxed) & FROZEN == 0 {
             self.remote(index).fetch_or(FROZEN, Ordering::Relaxed);
         }
-        limit::add_within::<RANGE>(block, index, amount, &Limit { most, outside: &|| self.outside(index) })
+        limit::add_within(block, index, amount, &Limit { most, outside: &|| self.outside(index) })
     }
 
     pub fn set(&self, index: usize, value: i64) {

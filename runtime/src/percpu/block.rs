@@ -18,7 +18,7 @@
 
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use machine::slot::{Pair, ROW, WINDOW};
+use machine::slot::{MAX, Pair, ROW, WIDEST};
 use machine::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Contention, Lock, Ordering};
 use machine::vm;
 
@@ -92,7 +92,7 @@ pub struct Head {
     pub(super) next: AtomicPtr<Head>,
     pub(super) area: AtomicPtr<Area>,
     pub(super) lines: AtomicU32,
-    /// Upper bound of stocks.
+    /// The least width of an open cell. All widths are multiples of it.
     pub(super) range: AtomicU32,
     /// A thread holds it to move edges.
     pub lock: Lock<BLOCK_RANK>,
@@ -104,8 +104,6 @@ const _: () = assert!(size_of::<Head>() == LINE);
 pub(crate) const SHARED_ROWS: usize = 3;
 /// Bytes of a counter in each row.
 pub const CELL: usize = size_of::<Pair>();
-/// Set in `left` while a thread closes the cell: the cell is then outside the window, and keeps its amount.
-pub const MARK: u64 = 1 << 62;
 
 /// A block's name: the address of slot 0's row, plus one, so it is odd. Its holder guarantees that the block is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,20 +118,20 @@ const UNTAG: isize = -1;
 pub struct Cells {
     /// The sum of all edges; more while a thread moves an edge, never less.
     pub edges: AtomicI64,
-    /// Number of open cells, in [`OPENED`](Self::OPENED), and flags that the counter defines.
+    /// The sum of the cells' widths, in ranges, in [`RANGES`](Self::RANGES), and flags that the counter defines.
     pub state: AtomicU32,
-    /// Odd while the sum of edges and the number of open cells change.
+    /// Odd while the sums of edges and widths change.
     pub sequence: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Cells>() <= CELL);
 
 impl Cells {
-    pub(crate) const OPENED: u32 = (1 << 24) - 1;
+    pub(crate) const RANGES: u32 = (1 << 28) - 1;
 
     #[inline]
-    pub(crate) fn opened(&self) -> u32 {
-        self.state.load(Ordering::Relaxed) & Self::OPENED
+    pub(crate) fn ranges(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) & Self::RANGES
     }
 }
 
@@ -206,8 +204,13 @@ impl Block {
     }
 
     #[inline]
-    pub(crate) fn batch(self) -> i64 {
-        i64::from(self.head().range.load(Ordering::Relaxed) / 2)
+    pub(crate) fn range(self) -> u32 {
+        self.head().range.load(Ordering::Relaxed)
+    }
+
+    /// Largest width of a cell: there is room for it, and for all cells' in their sum.
+    pub(crate) fn most_width(self) -> u64 {
+        u64::from(WIDEST).min(u64::from(self.range()) * u64::from(Cells::RANGES / MAX as u32))
     }
 
     /// The edge of a cell in the row of a slot that the calling thread owns, where it stays closed.
@@ -278,18 +281,6 @@ fn first_bits(count: usize) -> [u64; MASK_WORDS] {
 
 fn slots_a_bit(rows: usize) -> usize {
     rows.div_ceil(MASK_WORDS * 64).max(1)
-}
-
-/// The amount that can still be drawn from a pair.
-#[inline]
-pub fn stock(pair: Pair) -> i64 {
-    (pair.left & !MARK).saturating_sub(WINDOW) as i64
-}
-
-/// The sum of additions through a pair.
-#[inline]
-pub fn total(pair: Pair) -> i64 {
-    pair.edge.wrapping_sub(stock(pair))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod block;
 
 pub use area::OwnedBlock;
 pub(crate) use block::bits;
-pub use block::{Area, Block, CELL, Cells, LINES, MARK, Preparation, stock, total};
+pub use block::{Area, Block, CELL, Cells, LINES, Preparation};
 
 use machine::{slot, thread};
 

@@ -24,6 +24,7 @@ macro_rules! with_form {
 mod life;
 mod object;
 mod shared;
+mod steady;
 mod update;
 mod word;
 
@@ -32,6 +33,7 @@ use object::{Separate, Together, Waiting};
 
 pub use life::{life, look};
 pub use shared::{shared_ns, upgrade_ns};
+pub use steady::steady;
 pub use update::{Turns, Updates, add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns};
 pub use word::Calls;
 

@@ -1,13 +1,13 @@
 //! Counters: one arm of one row of `lab counters`.
 
 use super::super::workload::counters::{
-    add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns, life, look, shared_ns,
+    add_called_ns, add_called_upgraded_ns, add_others_ns, add_own_ns, add_upgraded_ns, life, look, shared_ns, steady,
     upgrade_ns,
 };
 use super::{Machine, named, number, threads, unexpected};
 
 const EXPECTED: &str = "life CPUS UPDATES FORM, upgrade CPUS lazy|lazy-and-cached, shared CPUS UPDATES FORM, \
-                        own COUNTERS ARM, others ARM, upgraded THREADS ARM, called own, called THREADS or \
+                        own COUNTERS ARM, others ARM, upgraded THREADS ARM, steady THREADS, called own, called THREADS or \
                         look CPUS SLOTS FORM";
 const MOST_UPDATES: u32 = 1 << 20;
 
@@ -26,6 +26,10 @@ pub fn measure(words: &[&str], machine: &impl Machine) -> Result<Vec<f64>, Strin
         ["upgraded", count, arm] => {
             let count = threads(count)?;
             one(add_upgraded_ns(named(arm)?, (count, &machine.threads(count)?)))
+        }
+        ["steady", count] => {
+            let count = threads(count)?;
+            steady((count, &machine.threads(count)?)).map(Vec::from)
         }
         ["called", "own"] => one(add_called_ns(machine.calls()?)),
         ["called", count] => {

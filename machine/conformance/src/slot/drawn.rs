@@ -4,7 +4,7 @@
 //! restarts all slots repeatedly. Each row of the cell has a *stock*, of which an account is kept.
 //!
 //! ```text
-//!   total of a row = edge − (left − WINDOW)          a draw adds its amount; a refill moves left and edge by the same
+//!   total of a row = edge − stock                    a draw adds its amount; a refill moves stock and edge by the same
 //!   Σ totals       = Σ amounts that draw said yes to
 //! ```
 //!
@@ -14,10 +14,10 @@
 use super::Operations;
 use super::cached::{interrupts, under_restarts};
 use super::owners::stored_once;
-use super::rows::{MARK, RANGE, Rows, total};
+use super::rows::{Rows, WIDTH, stocked};
 use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Placement, Runner, alone, crowd, random, stay};
-use machine::slot::{Mode, Pair, WINDOW};
+use machine::slot::{DRAWN, MARK, Mode, Pair, WIDEST};
 use machine::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 const BURST: usize = 64;
@@ -62,7 +62,7 @@ impl<'a> Stock<'a> {
         while runner.goes_on() && self.findings.none() {
             for _ in 0..BURST {
                 // Mostly by one, so that many are drawn between two refusals.
-                let most = if random.u8(0..8) == 0 { RANGE as i64 } else { 1 };
+                let most = if random.u8(0..8) == 0 { i64::from(WIDTH) + 1 } else { 1 };
                 let amount = random.i64(-most..=most);
                 if self.draw(amount) {
                     drawn += amount;
@@ -115,7 +115,7 @@ impl<'a> Stock<'a> {
         let pairs = || self.rows.slots().map(|slot| (slot, self.rows.pair(slot)));
         let outside = pairs().find(|(_, pair)| pair.left != 0 && !is_open(*pair));
         ensure!(outside.is_none(), "draws and refills have left {outside:?}, of which nothing can be drawn");
-        let (kept, drawn) = (pairs().map(|(_, pair)| total(pair)).sum::<i64>(), self.drawn.load(Ordering::Relaxed));
+        let (kept, drawn) = (pairs().map(|(_, pair)| pair.total()).sum::<i64>(), self.drawn.load(Ordering::Relaxed));
         ensure!(kept == drawn, "draws that sum to {drawn} were accepted, and the rows say {kept}");
         let [accepted, refused] = [&self.accepted, &self.refused].map(|count| count.load(Ordering::Relaxed));
         ensure!(accepted > 0 && refused > 0, "{accepted} draws were accepted, and {refused} refused");
@@ -124,12 +124,12 @@ impl<'a> Stock<'a> {
 }
 
 fn refill(old: Pair, random: &mut fastrand::Rng) -> Pair {
-    let left = random.i64(0..RANGE as i64);
-    Pair { left: WINDOW + left as u64, edge: total(Pair { left: old.left & !MARK, ..old }) + left }
+    let stock = random.u32(0..=WIDTH);
+    stocked(stock, old.total() + i64::from(stock))
 }
 
 fn is_open(pair: Pair) -> bool {
-    (WINDOW..WINDOW + RANGE as u64).contains(&pair.left)
+    pair.stock() <= WIDTH && pair == stocked(pair.stock(), pair.edge)
 }
 
 /// The body of [`Operations::draw`], which relies on no other operation.
@@ -162,48 +162,56 @@ fn all_draw(runner: &dyn Runner, operations: &Operations, stock: &Stock<'_>) {
 }
 
 const ZERO: Pair = Pair { left: 0, edge: 0 };
-const MOST: i64 = WINDOW as i64 / 2 - 1;
-const STEP: i64 = RANGE as i64 - 1;
-const LAST: u64 = WINDOW + STEP as u64;
+const MOST: i64 = DRAWN - 1;
+const WIDE: i64 = WIDEST as i64;
 
-/// What is left, an amount, and what is left when it has been drawn, if it can be.
-const DRAWS: &[(u64, i64, Option<u64>)] = &[
-    (WINDOW, 0, Some(WINDOW)),
-    (WINDOW + 1, 1, Some(WINDOW)),
-    (WINDOW + 1, 2, None),
-    (WINDOW + 1, -1, Some(WINDOW + 2)),
-    (WINDOW, -STEP, Some(LAST)),
-    (WINDOW, -STEP - 1, None),
-    (LAST, STEP, Some(WINDOW)),
-    (LAST, STEP + 1, None),
-    (LAST, -1, None),
-    (LAST, MOST, None),
-    (LAST, -MOST, None),
-    (0, 0, None),
-    (0, 1, None),
-    (0, -1, None),
-    (0, MOST, None),
-    (0, -MOST, None),
-    (WINDOW / 2, -MOST, None),
-    (MARK, 0, None),
-    (MARK | (WINDOW + 1), 1, None),
-    (MARK | (WINDOW + 1), -1, None),
-    (MARK | LAST, MOST, None),
-    (MARK | WINDOW, -MOST, None),
-    (1 << 63, 1, None),
-    (1 << 63 | (WINDOW + 1), 1, None),
-    (1 << 63 | (WINDOW + 1), -1, None),
-    (u64::MAX, -1, None),
-    (u64::MAX, -MOST, None),
+/// Stock and room, an amount, and the stock when it has been drawn, if it can be.
+const DRAWS: &[([u32; 2], i64, Option<u32>)] = &[
+    ([0, 3], 0, Some(0)),
+    ([1, 2], 1, Some(0)),
+    ([1, 2], 2, None),
+    ([1, 2], -1, Some(2)),
+    ([0, 3], -3, Some(3)),
+    ([0, 3], -4, None),
+    ([3, 0], 3, Some(0)),
+    ([3, 0], 4, None),
+    ([3, 0], -1, None),
+    ([3, 0], MOST, None),
+    ([3, 0], -MOST, None),
+    ([0, 0], 0, Some(0)),
+    ([0, 0], 1, None),
+    ([0, 0], -1, None),
+    ([0, 0], MOST, None),
+    ([0, 0], -MOST, None),
+    ([WIDEST, 0], WIDE, Some(0)),
+    ([WIDEST, 0], MOST, None),
+    ([0, WIDEST], -WIDE, Some(WIDEST)),
+    ([0, WIDEST], -MOST, None),
+    ([WIDEST / 2, WIDEST / 2], 1, Some(WIDEST / 2 - 1)),
+];
+/// Nothing is drawn from a marked cell.
+const MARKED: &[([u32; 2], i64)] = &[
+    ([0, 0], 0),
+    ([1, 2], 1),
+    ([1, 2], -1),
+    ([3, 0], MOST),
+    ([0, 3], -MOST),
+    ([0, WIDEST], MOST),
+    ([WIDEST, 0], -MOST),
 ];
 
 fn one_draws(runner: &dyn Runner, rows: &Rows, operations: &Operations) -> Outcome {
     if runner.mode() == Mode::PerThread {
-        rows.prepare_all(Pair { left: WINDOW + 1, edge: 7 });
+        rows.prepare_all(stocked(1, 7));
         ensure!(!(operations.draw)(rows.cell(), 1), "a thread that was given no slot drew");
     }
     ensure!((operations.current)().is_some(), "a thread that entered has no slot");
-    DRAWS.iter().try_for_each(|&(left, amount, rest)| draw_once(rows, operations, left, amount, rest))
+    let left = |[stock, room]: [u32; 2]| Pair::new(stock, room, 7).left;
+    DRAWS.iter().try_for_each(|&(halves, amount, rest)| {
+        let rest = rest.map(|rest| left([rest, halves[0] + halves[1] - rest]));
+        draw_once(rows, operations, left(halves), amount, rest)
+    })?;
+    MARKED.iter().try_for_each(|&(halves, amount)| draw_once(rows, operations, MARK | left(halves), amount, None))
 }
 
 /// By ids the thread may be anywhere: all rows hold the same.
@@ -219,7 +227,7 @@ fn draw_once(rows: &Rows, operations: &Operations, left: u64, amount: i64, rest:
 }
 
 fn one_replaces(rows: &Rows, operations: &Operations) -> Outcome {
-    let first = Pair { left: WINDOW + 1, edge: i64::MIN + 1 };
+    let first = stocked(1, i64::MIN + 1);
     let here = stored_once(operations, rows.last(), |slot| (operations.replace_pair)(rows.cell(), slot, 0, first))?;
     ensure!(rows.pair(here) == first, "{first:x?} was put in a row, and there is {:x?}", rows.pair(here));
     let other = rows.slots().find(|&slot| rows.pair(slot) != if slot == here { first } else { ZERO });

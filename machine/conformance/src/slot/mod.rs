@@ -223,20 +223,20 @@ operations! {
     /// stores.
     count_in: fn(counted: Counted) -> bool = trusted!(|counted| slot::count_in::<{ counted::OTHER as i32 }>(counted)),
 
-    /// Draws from a cell what is in this thread's slot. The machine's operation has a `RANGE`, and an `OFFSET` for
-    /// callers whose pointer lies that far before the cell; here they are [`rows::RANGE`] and [`rows::OFFSET`].
+    /// Draws from a cell what is in this thread's slot. The machine's operation has an `OFFSET`, for callers whose
+    /// pointer lies that far before the cell; here it is [`rows::OFFSET`].
     ///
     /// ```text
-    /// draw<RANGE>(cell, amount):                 |amount| < WINDOW / 2, RANGE ≤ WINDOW / 2
+    /// draw(cell, amount):                        |amount| < DRAWN, stock + room ≤ WIDEST
     ///     restartably:
     ///         if this thread has no slot: return false
-    ///         rest = left(s, cell) − amount
-    ///         if not WINDOW ≤ rest < WINDOW + RANGE: return false
-    ///         left(s, cell) = rest       commit
+    ///         stock, room = left(s, cell)        the lower and the upper half, signed
+    ///         if stock < amount or room < −amount: return false
+    ///         left(s, cell) = (stock − amount, room + amount)       commit
     ///     return true
     /// ```
     ///
-    /// So no thread draws where left is at most WINDOW / 2, as in a zeroed cell, or has one of the two highest bits. In
+    /// So a thread draws nothing where left is zero, or has the MARK: its room is then below −DRAWN. In
     /// [`Mode::PerThread`] a thread without a slot may be taken for one in slot 0, which is never assigned: all cells
     /// there must be like that.
     ///
@@ -245,7 +245,7 @@ operations! {
     /// ```text
     /// close(s, cell):
     ///     old = left(s, cell)
-    ///     atomically: left(s, cell) = left(s, cell) | MARK           MARK is the highest bit but one
+    ///     atomically: left(s, cell) = left(s, cell) | MARK           MARK is the two highest bits
     ///     if restart(s) is refused:
     ///         atomically: left(s, cell) = left(s, cell) & ¬MARK
     ///         return
@@ -255,7 +255,7 @@ operations! {
     ///     otherwise somebody committed over it: the pair is still theirs
     /// ```
     draw: fn(cell: *mut u8, amount: i64) -> bool = trusted!(|cell, amount| {
-        slot::draw::<{ rows::RANGE }, { rows::OFFSET }>(cell.wrapping_offset(-(rows::OFFSET as isize)), amount)
+        slot::draw::<{ rows::OFFSET }>(cell.wrapping_offset(-(rows::OFFSET as isize)), amount)
     }),
 
     /// Replaces a pair if the calling thread is in that slot and left is as expected. Meanwhile edge is stable.

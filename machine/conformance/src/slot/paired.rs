@@ -5,10 +5,10 @@
 
 use super::Operations;
 use super::cached::interrupts;
-use super::rows::{RANGE, Rows};
+use super::rows::{Rows, WIDTH, stocked};
 use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Placement, Runner, crowd};
-use machine::slot::{Pair, Stored, WINDOW};
+use machine::slot::{DRAWN, MARK, Pair, Stored, WIDEST};
 use machine::sync::{AtomicU64, Ordering};
 
 const BURST: usize = 64;
@@ -19,7 +19,7 @@ pub(super) fn replaced(runner: &dyn Runner, operations: &Operations) -> Outcome 
     let next = AtomicU64::new(0);
     let replace = || {
         let Some(slot) = (operations.current)() else { return false };
-        let new = pair_of(WINDOW + next.fetch_add(1, Ordering::Relaxed) % RANGE as u64);
+        let new = pair_of(stocked(next.fetch_add(1, Ordering::Relaxed) as u32 % (WIDTH + 1), 0).left);
         (operations.replace_pair)(table.rows.cell(), slot, table.load(slot).left, new) == Stored::Done
     };
     let handler = || {
@@ -34,14 +34,14 @@ pub(super) fn stored(runner: &dyn Runner, operations: &Operations) -> Outcome {
     let table = Table::new(operations)?;
     // A row for each writer: nobody else may write it. Who runs there does not matter.
     let store = |writer: usize, number: u64| {
-        (operations.store_pair)(table.rows.cell(), writer as u32, pair_of(number % (WINDOW / 2)));
+        (operations.store_pair)(table.rows.cell(), writer as u32, pair_of(MARK | (number % u64::from(WIDEST)) << 32));
         true
     };
     let handler = || table.try_to_draw(1);
     let read = || {
         (0..runner.width() as u32).for_each(|slot| table.look(slot));
         (operations.current)();
-        [1, -1, WINDOW as i64 / 2 - 1].into_iter().for_each(|amount| table.try_to_draw(amount));
+        [1, -1, DRAWN - 1].into_iter().for_each(|amount| table.try_to_draw(amount));
     };
     table.write_and_read(runner, interrupts(runner, &handler), &store, &read)
 }

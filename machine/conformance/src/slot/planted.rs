@@ -4,11 +4,11 @@
 //! table, and the bodies keep the machine's own contract: the SAFETY comments below rely on that.
 
 use super::region::{DRAINING, WORDS};
-use super::rows::{MARK, RANGE, load_in_two, pair_in, store_in_two};
+use super::rows::{load_in_two, pair_in, store_in_two};
 use super::{Operations, added, adopted, counted, drained, drawn, held_up, paired, popped, pushed, replaced, words};
 use crate::case::{BY_IDS, PER_THREAD};
 use machine::kick;
-use machine::slot::{self, AREA, AREAS, ARRAY, COUNTS, Counted, MAX, Mode, Pair, Stored, WINDOW};
+use machine::slot::{self, AREA, AREAS, ARRAY, COUNTS, Counted, MARK, MAX, Mode, Pair, Stored};
 use machine::sync::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::hint::{black_box, spin_loop};
 use std::ptr::null_mut;
@@ -300,8 +300,9 @@ fn rest() {
 }
 
 fn rest_of(left: u64, amount: i64) -> Option<u64> {
-    let rest = left.wrapping_sub(amount as u64);
-    (WINDOW..WINDOW + RANGE as u64).contains(&rest).then_some(rest)
+    let [room, stock] = [(left >> 32) as i32, left as i32].map(i64::from);
+    let rest = [room + amount, stock - amount].map(|half| u32::try_from(half).ok().filter(|&half| half < 1 << 31));
+    Some(u64::from(rest[0]?) << 32 | u64::from(rest[1]?))
 }
 
 fn draw_in(cell: *mut u8, slot: u32, amount: i64) -> bool {
@@ -314,7 +315,11 @@ fn draw_in(cell: *mut u8, slot: u32, amount: i64) -> bool {
 }
 
 fn draw_anything(cell: *mut u8, amount: i64) -> bool {
-    slot::current().map(|slot| pair_in(cell, slot).0.fetch_sub(amount as u64, Ordering::Relaxed)).is_some()
+    slot::current()
+        .map(|slot| {
+            pair_in(cell, slot).0.fetch_add(((amount as u64) << 32).wrapping_sub(amount as u64), Ordering::Relaxed)
+        })
+        .is_some()
 }
 
 /// Atomic, so that no draw is lost.

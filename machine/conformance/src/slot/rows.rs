@@ -10,15 +10,14 @@
 //! everything else uses relaxed atomics. A test prepares rows, and reads them, before or after threads run.
 
 use super::region::Memory;
-use machine::slot::{self, Mode, Pair, ROW, WINDOW};
+use machine::slot::{self, Mode, Pair, ROW};
 use machine::sync::{AtomicI64, AtomicU64, Ordering};
 use std::ops::Range;
 
-/// The range of draws: small, so that both of its ends are met often, and what was left once is soon left again.
-pub const RANGE: i32 = 4;
+/// The width of cells: small, so that both of its ends are met often, and what was left once is soon left again.
+pub const WIDTH: u32 = 3;
 /// How far before the cell the pointer is that draws are given: it need not be aligned, nor lie in the rows.
 pub const OFFSET: i32 = 0x1003;
-pub const MARK: u64 = 1 << 62;
 
 const CELL: usize = ROW - size_of::<Pair>();
 
@@ -85,7 +84,7 @@ pub fn store_in_two(cell: *mut u8, slot: u32, new: Pair) {
     left.store(new.left, Ordering::Relaxed);
 }
 
-/// What was drawn in a row in total, if edge moves by exactly what is put there. A zeroed pair has nothing to draw.
-pub fn total(pair: Pair) -> i64 {
-    if pair.left == 0 { pair.edge } else { pair.edge.wrapping_sub_unsigned(pair.left.wrapping_sub(WINDOW)) }
+/// A pair of the usual width.
+pub const fn stocked(stock: u32, edge: i64) -> Pair {
+    Pair::new(stock, WIDTH - stock, edge)
 }

@@ -2,11 +2,11 @@
 
 use super::Operations;
 use super::region::{Region, WORDS};
-use super::rows::Rows;
+use super::rows::{Rows, stocked};
 use super::tokens::Tokens;
 use crate::case::{Findings, Outcome, demand, ensure};
 use crate::runner::{Job, Placement, Runner, crowd, meet, repeat};
-use machine::slot::{MAX, Mode, Pair, Stored, WINDOW};
+use machine::slot::{MAX, Mode, Pair, Stored};
 use machine::sync::{AtomicU32, AtomicUsize, Ordering};
 use machine::thread;
 
@@ -203,7 +203,7 @@ pub(super) fn none(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(())
 }
 
-const STOCKED: Pair = Pair { left: WINDOW + 2, edge: 2 };
+const STOCKED: Pair = stocked(2, 2);
 
 fn try_rows_without(operations: &Operations, rows: &Rows) -> Outcome {
     ensure!(!(operations.draw)(rows.cell(), 1), "a thread without a slot drew");

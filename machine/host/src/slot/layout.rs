@@ -17,7 +17,7 @@
 //! Programs' per-CPU data lies in *rows*, [`ROW`] bytes apart. A *cell* has a pair of words in each slot's row.
 //!
 //! ```text
-//!   cell ─▶ │ left, edge │   in slot 0's row      left: credit to draw, plus WINDOW; zero, or a high bit: closed
+//!   cell ─▶ │ left, edge │   in slot 0's row      left: stock and room, half a word each; zero, or marked: closed
 //!           ├────────────┤ ROW                    edge: a value of the cell's owner, changed together with left
 //!           │ left, edge │   in slot 1's row
 //! ```
@@ -48,18 +48,58 @@ pub const COUNTS: usize = 128;
 pub const COUNTED_BESIDE: usize = 24;
 /// The slot of those counts: no thread is ever there.
 pub const NOWHERE: u32 = u32::MAX >> 1;
-/// The least `left` from which a thread can draw. One draw takes at most half of it. So no draw leads into the window
-/// from below half of it, nor from a value with one of the two highest bits. A cell with such a `left` is *closed*.
-pub const WINDOW: u64 = 1 << 30;
+/// The largest sum of stock and room in a cell.
+pub const WIDEST: u32 = 1 << 28;
+/// Amounts that are drawn lie below this, in either direction.
+pub const DRAWN: i64 = 1 << 29;
+/// Set in `left` to close a cell. The room is then so far below zero that no draw leads out.
+pub const MARK: u64 = 0b11 << 62;
+
+const _: () = assert!((WIDEST as i64) < DRAWN && DRAWN as u64 * 2 == 1 << 30);
+
+/// The addend to `left` for a draw of `amount`: from the stock to the room. With the stock in the lower half, this is a
+/// short constant for 1.
+#[inline(always)]
+pub(crate) fn drawn(amount: i64) -> u64 {
+    ((amount as u64) << 32).wrapping_sub(amount as u64)
+}
 
 /// A cell's contents in one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(16))]
 pub struct Pair {
-    /// Credit left to draw, plus [`WINDOW`].
+    /// The *stock*, which can still be drawn, in the lower half; in the upper one the *room*, by which negative draws
+    /// can raise it. A draw keeps their sum, the cell's *width*, so it is one addition. Zero: a closed cell.
     pub left: u64,
     /// Changes together with `left`.
     pub edge: i64,
+}
+
+impl Pair {
+    /// With a stock, and room for more; their sum is at most [`WIDEST`].
+    #[inline]
+    pub const fn new(stock: u32, room: u32, edge: i64) -> Self {
+        debug_assert!(stock <= WIDEST && room <= WIDEST - stock);
+        Pair { left: (room as u64) << 32 | stock as u64, edge }
+    }
+
+    /// The amount that can still be drawn.
+    #[inline]
+    pub fn stock(self) -> u32 {
+        self.left as u32
+    }
+
+    /// Stock and room together, also if the cell is marked; zero for a closed one.
+    #[inline]
+    pub fn width(self) -> u32 {
+        self.stock() + ((self.left & !MARK) >> 32) as u32
+    }
+
+    /// The sum of draws, if the edge moves by as much as is put into the stock.
+    #[inline]
+    pub fn total(self) -> i64 {
+        self.edge.wrapping_sub(self.stock().into())
+    }
 }
 
 /// The place of a count.

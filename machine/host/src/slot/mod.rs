@@ -24,7 +24,9 @@ pub use count::{count, count_in};
 pub use given::{WORDS, own_cpu_word};
 #[doc(hidden)]
 pub use layout::AREA_SHIFT;
-pub use layout::{AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, MAX, NOWHERE, Pair, ROW, Stored, WINDOW};
+pub use layout::{
+    AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, DRAWN, MARK, MAX, NOWHERE, Pair, ROW, Stored, WIDEST,
+};
 pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
 };

@@ -1,7 +1,7 @@
 //! Operations on rows, in x86-64 assembly.
 
 use super::given::WORDS;
-use super::layout::{Pair, ROW, Stored, WINDOW, in_row};
+use super::layout::{Pair, ROW, Stored, drawn, in_row};
 use super::restartable::{replace_if, restartable};
 use crate::sync::Ordering;
 use core::arch::asm;
@@ -33,14 +33,14 @@ pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
     };
 }
 
-/// Draws `amount` from a cell in this thread's slot. False: the rest would be outside [0, `RANGE`), or the thread has
-/// no slot. The cell is `OFFSET` bytes behind `near`, so a caller's tagged pointer needs no untagging.
+/// Draws `amount` from a cell in this thread's slot. False: stock or room do not suffice, or the thread has no slot.
+/// The cell is `OFFSET` bytes behind `near`, so a caller's tagged pointer needs no untagging.
 ///
 /// # Safety
-/// The cell exists in slot 0's row, aligned to 16, and each possible slot has a row. `amount` lies between −WINDOW / 2
-/// and WINDOW / 2; `RANGE` is at most WINDOW / 2.
+/// The cell exists in slot 0's row, aligned to 16, and each possible slot has a row. `amount` lies between −DRAWN and
+/// DRAWN.
 #[inline(always)]
-pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
+pub unsafe fn draw<const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
     let words = WORDS.load(Ordering::Relaxed);
     // SAFETY: the commit writes one word of the slot's row.
     unsafe {
@@ -49,15 +49,16 @@ pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i
             "mov {slot:e}, dword ptr fs:[{words} + 24]",
             "imul {slot}, {slot}, {row}",
             "mov {t}, qword ptr [{near} + {slot} + {offset}]",
-            "sub {t}, {amount}",
-            "lea {rest}, [{t} - {window}]",
-            "cmp {rest}, {range}",
-            "jae {no}",
+            "add {t}, {drawn}",
+            // Each half below zero has its sign.
+            "js {no}",
+            "test {t:e}, {t:e}",
+            "js {no}",
             "mov qword ptr [{near} + {slot} + {offset}], {t}",
             "3:",
-            t = out(reg) _, slot = out(reg) _, rest = out(reg) _,
-            words = in(reg) words, near = in(reg) near, amount = in(reg) amount,
-            row = const ROW, offset = const OFFSET, window = const WINDOW, range = const RANGE,
+            t = out(reg) _, slot = out(reg) _,
+            words = in(reg) words, near = in(reg) near, drawn = in(reg) drawn(amount),
+            row = const ROW, offset = const OFFSET,
             no = label { return false },
             options(nostack)
         );

@@ -102,6 +102,8 @@ pub struct Lines {
     lines: Table<Line>,
     pages: Table<()>,
     space: Range<usize>,
+    /// Times that a CPU wanted a line that only others had, or that others had to give up.
+    pub transfers: u64,
 }
 
 struct Map {
@@ -148,7 +150,7 @@ impl Lines {
         let (costs, topology) = (settings.costs, settings.costs.topology);
         let locations = (0..settings.cpus).map(|cpu| topology.location(cpu, settings.cpus)).collect();
         let map = Map { costs, locations };
-        Lines { map, lines: Table::default(), pages: Table::default(), space }
+        Lines { map, lines: Table::default(), pages: Table::default(), space, transfers: 0 }
     }
 
     #[inline]
@@ -192,6 +194,7 @@ impl Lines {
         if line.serves(cpu, purpose) {
             return Asked::Takes(own + fault);
         }
+        self.transfers += u64::from(line.last.is_some());
         if line.free_at <= now && !line.is_waited_for() {
             let (latency, service) = self.map.way(line, cpu, purpose);
             // No other CPU gets it before it has come. Copies of a shared line are made one after the other.

@@ -175,7 +175,7 @@ pub struct Engine {
     slots: Vec<bool>,
     /// Stores that wait in buffers.
     waiting_stores: usize,
-    lines: Lines,
+    pub lines: Lines,
     pub space: Space,
     trace: Trace,
     failure: Option<Failure>,

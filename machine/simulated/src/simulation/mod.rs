@@ -200,6 +200,11 @@ pub fn time_ns() -> u64 {
     here().with(|engine| engine.time_ns())
 }
 
+/// Times so far that a CPU wanted a line that only others had, or that others had to give up.
+pub fn transfers() -> u64 {
+    here().with(|engine| engine.lines.transfers)
+}
+
 /// CPUs interrupted by kicks so far, except the kicking threads' own.
 pub fn interrupts() -> u64 {
     here().with(|engine| engine.interrupts)

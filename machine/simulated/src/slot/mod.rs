@@ -13,7 +13,9 @@ mod section;
 mod words;
 
 pub(crate) use given::enter_section;
-pub use layout::{AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, MAX, NOWHERE, Pair, ROW, Stored, WINDOW};
+pub use layout::{
+    AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, DRAWN, MARK, MAX, NOWHERE, Pair, ROW, Stored, WIDEST,
+};
 pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
 };

@@ -3,7 +3,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 use super::given;
-use super::layout::{COUNTED_BESIDE, COUNTS, Counted, FULL_MASK, NOWHERE, Pair, ROW, Stored, WINDOW, in_row, word};
+use super::layout::{COUNTED_BESIDE, COUNTS, Counted, FULL_MASK, NOWHERE, Pair, ROW, Stored, drawn, in_row, word};
 use super::section::{Aborted, Section, restartably};
 use crate::engine::{self, Access};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
@@ -104,14 +104,14 @@ pub unsafe fn local_increment<const OFFSET: i32>(near: *mut u8) {
     unsafe { local_add::<OFFSET>(near, 1) }
 }
 
-pub unsafe fn draw<const RANGE: i32, const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
+pub unsafe fn draw<const OFFSET: i32>(near: *mut u8, amount: i64) -> bool {
     restartably(false, |section| {
         let Some(slot) = section.slot()? else { return Ok(false) };
         let left: *mut u64 = near.wrapping_offset(OFFSET as isize).wrapping_add(slot as usize * ROW).cast();
         // SAFETY: each slot has a row.
         unsafe {
-            let rest = section.load(left)?.wrapping_sub(amount as u64);
-            if rest.wrapping_sub(WINDOW) >= RANGE as u64 {
+            let rest = section.load(left)?.wrapping_add(drawn(amount));
+            if [rest, rest << 32].iter().any(|&half| (half as i64) < 0) {
                 return Ok(false);
             }
             section.store(left, rest)?;
