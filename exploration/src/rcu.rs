@@ -27,6 +27,9 @@ protocols! {
     "sections without kicks":
         "a reader whose stores take long to arrive, where the kernel refuses kicks from some moment on",
         without_kicks, Rates { drain: 400, ..NO_SIGNALS }, &[Mode::ConcurrencyId] => by_ids StoresStay;
+    "watched slots":
+        "readers in all slots, which show that they find nothing old, or do not; grace periods with kicks and without",
+        watched, Rates { drain: 400, ..NO_SIGNALS }, &[Mode::ConcurrencyId] => by_ids SectionsGoOn, by_ids StoresOvertake;
     "section forks": "forks with sections open: the child waits for those of the thread that forked, and for no others",
         forked, NO_SIGNALS, BOTH => by_ids NoWipe;
     "section forks in handlers":
@@ -132,7 +135,13 @@ fn wait_for_readers(random: &mut Rng) {
     }
 }
 
+/// Whether grace periods may do without kicks, with as few slots as there are here.
+fn may_watch(may: bool) {
+    rcu::set_knob("watch_slots", if may { 1 } else { 1000 }).expect("there is such a setting");
+}
+
 fn read_and_update(seed: u64) -> Outcome {
+    may_watch((seed / 5).is_multiple_of(2));
     let objects = Objects::new();
     let handler = || {
         let section = Section::open(&objects);
@@ -156,6 +165,7 @@ fn read_and_update(seed: u64) -> Outcome {
 fn readers_beside_an_updater(
     readers: usize, updates: usize, seed: u64, next: impl Fn(Section, &Objects, &mut Rng) -> Section,
 ) -> Outcome {
+    may_watch((seed / 5).is_multiple_of(2));
     let (objects, is_done) = (Objects::new(), AtomicBool::new(false));
     crowd(1 + readers, seed, None, &|thread, random| {
         if thread == 0 {
@@ -198,6 +208,29 @@ fn nested(seed: u64) -> Outcome {
             objects.check(found);
         }
     })
+}
+
+fn watched(seed: u64) -> Outcome {
+    let (objects, is_done) = (Objects::new(), AtomicBool::new(false));
+    crowd(3, seed, None, &|thread, random| {
+        if thread == 0 {
+            let mut updater = Updater::new(0);
+            for _ in 0..12 {
+                may_watch(random.u8(..4) > 0);
+                updater.update(&objects, rcu::synchronize);
+            }
+            return is_done.store(true, Ordering::SeqCst);
+        }
+        while !is_done.load(Ordering::SeqCst) {
+            let section = Section::open(&objects);
+            (0..random.usize(..4)).for_each(|_| objects.check(section.found));
+            drop(section);
+            if random.u8(..8) == 0 {
+                pause();
+            }
+        }
+    });
+    Ok(())
 }
 
 fn without_kicks(seed: u64) -> Outcome {
@@ -265,6 +298,7 @@ fn live(open: &mut Vec<Section>, objects: &Objects, random: &mut Rng) -> Result<
 }
 
 fn forked(seed: u64) -> Outcome {
+    may_watch((seed / 5).is_multiple_of(2));
     let objects = Objects::new();
     crowd(READERS + 1, seed, None, &|thread, random| {
         if thread == READERS {
@@ -297,6 +331,7 @@ struct Interrupted {
 
 fn forked_by_handlers(seed: u64) -> Outcome {
     const THREADS: usize = 3;
+    may_watch((seed / 5).is_multiple_of(2));
     let threads: [Interrupted; THREADS] = Default::default();
     let forks = Cell::new(0);
     let handler = || {

@@ -82,6 +82,7 @@ tests! {
     hand_over_hand "hand over hand"
     sections_in_sections "sections in sections"
     sections_without_kicks "sections without kicks"
+    watched_slots "watched slots"
     section_forks "section forks"
     section_forks_in_handlers "section forks in handlers"
     deferred "deferred"

@@ -36,12 +36,12 @@ const UNSAID: u32 = 1 << 31;
 /// RCU's state in the process. All-zero is valid: a process begins with it.
 #[repr(C, align(64))]
 pub(super) struct Domain {
+    pub(super) sections: Sections,
+    pub(super) grace: Grace,
     /// Twice the generation that this is in order for, plus one while a thread puts it in order; zero at first.
     state: AtomicU64,
     inherited: AtomicU32,
     is_watching: AtomicU32,
-    pub(super) sections: Sections,
-    pub(super) grace: Grace,
     pub(super) worker: Worker,
     pub(super) registered: Registered,
     pub(super) deferred: Deferred,

@@ -13,6 +13,9 @@ use machine::{clock, code};
 /// Rank of the lock, for which no thread waits.
 const GRACE_RANK: u8 = 0;
 
+/// Grace periods with kicks after one that watched in vain.
+const WATCHES_AFTER: u64 = 8;
+
 const FIRST_SCAN: Key = Key::of("rcu.first_scan_us");
 const LONGEST_SCAN: Key = Key::of("rcu.longest_scan_us");
 
@@ -27,6 +30,14 @@ pub(super) const WAITING_FOR_OLD: u32 = 3;
 pub(super) const WAITING_FOR_TURNED: u32 = 4;
 pub(super) const WAITING_FOR_STORES: u32 = 5;
 
+// How the readers of a grace period are ordered.
+/// By the kernel's fence, by a fence of their own, or by time.
+pub(super) const FENCED: u32 = 0;
+/// By the kernel. No begin of a section that was in flight then is counted in the period of an earlier turn.
+pub(super) const RESTARTED: u32 = 1;
+/// By the first section that each slot counts after the turn (`watch`).
+pub(super) const WATCHED: u32 = 2;
+
 /// The number of a grace period, which [`start`](super::start) returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
@@ -39,10 +50,13 @@ pub(super) struct Grace {
     pub(super) stage: AtomicU32,
     /// The first place that was not quiet yet.
     pub(super) place: AtomicU32,
+    pub(super) order: AtomicU32,
     over: AtomicU64,
     /// When readers were ordered last, and when a thread last reported a long wait; by the clock.
     pub(super) ordered_at_ns: AtomicU64,
     pub(super) reported_at_ns: AtomicU64,
+    /// The first grace period that may watch slots again, after one has done so in vain.
+    watches_from: AtomicU64,
     /// Changes when a grace period is over; threads sleep on it.
     news: AtomicU32,
     sleepers: AtomicU32,
@@ -111,10 +125,39 @@ impl Grace {
         self.stage.store(ORDERING, Ordering::Relaxed);
     }
 
-    pub(super) fn go_on_from_order(&self, stage: u32) {
+    pub(super) fn go_on_from_order(&self, order: u32, stage: u32) {
+        self.order.store(order, Ordering::Relaxed);
         self.ordered_at_ns.store(clock::now_ns(), Ordering::Relaxed);
         self.place.store(0, Ordering::Relaxed);
         self.stage.store(stage, Ordering::Relaxed);
+    }
+
+    pub(super) fn go_on_from_turn(&self) {
+        match self.is_watching() {
+            // The turn orders readers.
+            true => self.ordered_at_ns.store(clock::now_ns(), Ordering::Relaxed),
+            // Also slots that were restarted may now hold the address from before the turn.
+            false => self.order.store(FENCED, Ordering::Relaxed),
+        }
+        self.stage.store(WAITING_FOR_TURNED, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_watching(&self) -> bool {
+        self.order.load(Ordering::Relaxed) == WATCHED
+    }
+
+    pub(super) fn may_watch(&self) -> bool {
+        self.number() >= self.watches_from.load(Ordering::Relaxed)
+    }
+
+    /// Orders readers by a kick after all, if a slot has not shown itself for this long.
+    pub(super) fn gives_up_watching(&self, patience_ns: u64) -> bool {
+        let gives_up = self.is_watching() && self.age_ns() >= patience_ns;
+        if gives_up {
+            self.watches_from.store(self.number() + WATCHES_AFTER, Ordering::Relaxed);
+            self.stage.store(ORDERING, Ordering::Relaxed);
+        }
+        gives_up
     }
 
     pub(super) fn end(&self) {

@@ -16,8 +16,8 @@
 //! * [`TypesafeCache`] has objects that are reused without a grace period. Readers check that they have the right one.
 //! * [`qsbr`] is for threads that read in a loop: their sections cost nothing.
 //!
-//! `domain` holds all state of the process (`grace`, `sections`, `registered`, `queue`, `queues`, `worker`), and
-//! repairs it in a fork child. [docs/design/rcu.md] has the argument, and the differences from the sources.
+//! `domain` holds all state of the process (`grace`, `sections`, `watch`, `registered`, `queue`, `queues`, `worker`),
+//! and repairs it in a fork child. [docs/design/rcu.md] has the argument, and the differences from the sources.
 //!
 //! Source of the algorithm: sleepable RCU in the Linux kernel (McKenney) counts by CPU and by period, and reads the
 //! ends before the begins. The authors of liburcu and librseq (Desnoyers) have shown rows with restartable additions,
@@ -40,6 +40,7 @@ mod registered;
 mod sections;
 mod synchronize;
 mod typesafe;
+mod watch;
 mod worker;
 
 pub use cell::{Cell, Loaded};

@@ -42,17 +42,27 @@ const UNCOUNTED: Counted = Counted { at: null_mut(), slot: IN_LANE };
 /// The counts of the process's sections. Zeroes are valid: no section was ever opened.
 #[repr(C)]
 pub(super) struct Sections {
-    /// 0 or 1: the period in which new sections are counted.
-    period: AtomicU32,
     rows: AtomicU32,
-    /// Slot 0's row of that period. Ready threads read it.
-    counts: AtomicPtr<Row>,
-    /// Slot 0's row of period 0; null before there are any.
-    all_counts: AtomicPtr<Row>,
     slots: AtomicU32,
+    /// Slot 0's row of the period in which new sections are counted. Ready threads read it.
+    counts: AtomicPtr<Row>,
+    /// Slot 0's row of period 0; null before there are any. Behind the rows lies a `Seen` for each slot.
+    all_counts: AtomicPtr<Row>,
     /// A bit for each lane in which a section was ever counted.
     used_lanes: AtomicU32,
+    pub(super) turns: Turns,
     lanes: [Lane; LANES],
+}
+
+/// Not in the line that ready threads read: a turn takes that away from all of them, but only once.
+#[repr(C, align(64))]
+pub(super) struct Turns {
+    /// How often the period changed. If odd, new sections are counted in period 1, else in period 0.
+    count: AtomicU64,
+    /// The same when rows were last made, or zeroed in a fork child.
+    first: AtomicU64,
+    /// A slot that had not shown itself when slots were last looked at.
+    pub(super) unshown: AtomicU32,
 }
 
 /// Sections that are not counted in rows.
@@ -68,13 +78,23 @@ struct Marked {
 
 /// A slot's sections of one period.
 #[repr(C)]
-struct Row {
+pub(super) struct Row {
     /// By restartable additions only, as `ended`.
-    begun: AtomicU64,
+    pub(super) begun: AtomicU64,
     ended: AtomicU64,
     ended_elsewhere: AtomicU64,
     /// By threads that get no section to its end.
-    begun_beside: AtomicU64,
+    pub(super) begun_beside: AtomicU64,
+}
+
+/// The last turn that a slot has followed, and the counts in the row of the period unused since, which stay the same
+/// until the next turn but for threads that count beside. Zeroes: nothing is known. Relaxed, as only grace periods use
+/// it, under their lock. Readers do not touch these lines.
+#[repr(C)]
+pub(super) struct Seen {
+    pub(super) turn: AtomicU64,
+    pub(super) begun: AtomicU64,
+    pub(super) begun_beside: AtomicU64,
 }
 
 pub(super) const TO_END: i32 = offset_of!(Row, ended) as i32;
@@ -114,7 +134,7 @@ impl Sections {
         if self.rows.load(Ordering::Relaxed) == RESTING {
             let counts = self.all_counts.load(Ordering::Relaxed).cast();
             // SAFETY: the rows' words, which nothing uses.
-            unsafe { vm::zero(counts, self.slots.load(Ordering::Relaxed) as usize * COUNTS) };
+            unsafe { vm::zero(counts, self.slots() as usize * COUNTS) };
             // Untried: the thread that has the lock of grace periods lets readers in.
             self.rows.store(UNTRIED, Ordering::Release);
         }
@@ -127,6 +147,10 @@ impl Sections {
     /// Lets readers use rows, if possible. Only while that is untried, and under the lock of grace periods.
     pub(super) fn try_rows(&self) {
         let outcome = if self.has_rows() { USED } else { REFUSED };
+        // The same period: what was noted of older rows becomes worthless.
+        let turn = self.turns() + 2;
+        self.turns.count.store(turn, Ordering::Relaxed);
+        self.turns.first.store(turn, Ordering::Relaxed);
         self.counts.store(self.rows_of(self.period()), Ordering::Relaxed);
         // Release pairs with the acquire in `uses_rows`: a thread that uses the rows finds them, and finds them zeroed.
         self.rows.store(outcome, Ordering::Release);
@@ -139,8 +163,8 @@ impl Sections {
             return false;
         }
         if self.all_counts.load(Ordering::Relaxed).is_null() {
-            let slots = slot::possible();
-            let bytes = (slots * COUNTS).next_multiple_of(vm::PAGE);
+            let slots = slot::most();
+            let bytes = (slots * (COUNTS + size_of::<Seen>())).next_multiple_of(vm::PAGE);
             let Some(counts) = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite) else { return false };
             self.slots.store(slots as u32, Ordering::Relaxed);
             self.all_counts.store(counts.cast(), Ordering::Relaxed);
@@ -164,30 +188,48 @@ impl Sections {
 
     /// From now on new sections are counted in the other period. Under the lock of grace periods.
     pub(super) fn turn(&self) {
-        let period = 1 - self.period();
-        self.period.store(period as u32, Ordering::Relaxed);
-        // Release: what was unlinked before the grace period that turns here is unlinked for threads that count there.
-        self.counts.store(self.rows_of(period), Ordering::Release);
+        self.turns.count.store(self.turns() + 1, Ordering::Relaxed);
+        // Release pairs with the load in `slot::count`, an acquire where loads keep their order: what was unlinked
+        // before the grace period that turns here is unlinked for threads that count there.
+        self.counts.store(self.rows_of(self.period()), Ordering::Release);
     }
 
     /// The period in which new sections are counted. Changes under the lock of grace periods only.
     pub(super) fn period(&self) -> usize {
-        self.period.load(Ordering::Relaxed) as usize
+        (self.turns() & 1) as usize
+    }
+
+    pub(super) fn turns(&self) -> u64 {
+        self.turns.count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn first_turn(&self) -> u64 {
+        self.turns.first.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn slots(&self) -> u32 {
+        self.slots.load(Ordering::Relaxed)
     }
 
     pub(super) fn places(&self) -> usize {
-        LANES + if self.uses_rows() { self.slots.load(Ordering::Relaxed) as usize } else { 0 }
+        LANES + if self.uses_rows() { self.slots() as usize } else { 0 }
     }
 
     pub(super) fn place(&self, number: usize) -> Place {
         number.checked_sub(LANES).map_or(Place::Lane(number), |slot| Place::Slot(slot as u32))
     }
 
-    fn row(&self, slot: u32, period: usize) -> &Row {
+    pub(super) fn row(&self, slot: u32, period: usize) -> &Row {
         let at = self.rows_of(period).wrapping_byte_add(slot as usize * COUNTS);
         // SAFETY: every possible slot has its counts, which are never unmapped; only atomics and restartable additions
         // change them.
         unsafe { &*at }
+    }
+
+    pub(super) fn seen(&self, slot: u32) -> &Seen {
+        let all = self.all_counts.load(Ordering::Relaxed).wrapping_byte_add(self.slots() as usize * COUNTS);
+        // SAFETY: every possible slot has one behind the counts, which are never unmapped.
+        unsafe { &*all.cast::<Seen>().wrapping_add(slot as usize) }
     }
 
     /// Whether a place and period has no open section that a grace period must wait for. Under the lock of grace
@@ -266,4 +308,74 @@ pub(super) fn end_elsewhere(counted: Counted) {
 fn add(word: &AtomicU64, mark: u64, order: Ordering) -> bool {
     let next = |seen: u64| (seen & !COUNT == mark).then(|| mark | (seen.wrapping_add(1) & COUNT));
     word.fetch_update(order, Ordering::Relaxed, next).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slot that no test's thread is in.
+    const SLOT: u32 = 999;
+    const SLOTS: usize = 1000;
+
+    fn sections() -> Sections {
+        let bytes = (SLOTS * (COUNTS + size_of::<Seen>())).next_multiple_of(vm::PAGE);
+        let counts = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite).expect("there is memory");
+        // SAFETY: zeroes are valid.
+        let sections: Sections = unsafe { core::mem::zeroed() };
+        sections.slots.store(SLOTS as u32, Ordering::Relaxed);
+        sections.all_counts.store(counts.cast(), Ordering::Relaxed);
+        sections.turns.count.store(2, Ordering::Relaxed);
+        sections.turns.first.store(2, Ordering::Relaxed);
+        sections
+    }
+
+    fn read(sections: &Sections, period: usize) {
+        let row = sections.row(SLOT, period);
+        row.begun.fetch_add(1, Ordering::Relaxed);
+        row.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn slot_shows_itself_by_a_begin_after_the_turn_once_older_sections_are_over() {
+        let sections = sections();
+        assert!(!sections.has_shown(SLOT), "nothing was counted");
+        read(&sections, 0);
+        assert!(sections.has_shown(SLOT));
+        sections.row(SLOT, 0).begun.fetch_add(1, Ordering::Relaxed);
+        sections.turn();
+        assert!(!sections.has_shown(SLOT), "nothing was counted since the turn");
+        read(&sections, 1);
+        assert!(!sections.has_shown(SLOT), "an older section is open");
+        sections.row(SLOT, 0).ended.fetch_add(1, Ordering::Relaxed);
+        assert!(sections.has_shown(SLOT));
+    }
+
+    #[test]
+    fn late_begin_with_the_address_of_an_earlier_turn_is_no_show() {
+        let sections = sections();
+        read(&sections, 0);
+        assert!(sections.has_shown(SLOT));
+        // Another thread has loaded the address of period 0.
+        sections.turn();
+        assert!(!sections.have_all_shown(), "the next turn must not be watched");
+        sections.turn();
+        read(&sections, 0);
+        assert!(!sections.has_shown(SLOT), "that begin was late");
+        assert!(sections.is_quiet_and_noted(SLOT), "a kick has aborted all begins in flight");
+        sections.turn();
+        read(&sections, 1);
+        assert!(sections.has_shown(SLOT));
+    }
+
+    #[test]
+    fn section_that_began_beside_in_the_new_row_keeps_its_slot_from_showing_itself() {
+        let sections = sections();
+        read(&sections, 0);
+        assert!(sections.has_shown(SLOT));
+        sections.row(SLOT, 1).begun_beside.fetch_add(1, Ordering::Relaxed);
+        sections.turn();
+        read(&sections, 1);
+        assert!(!sections.has_shown(SLOT), "the section may have begun before the turn");
+    }
 }

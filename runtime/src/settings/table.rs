@@ -138,6 +138,10 @@ pub const TABLE: &[Setting] = &[
         "Longest time between two checks. Each one is twice as long as the one before, up to this. The waiter \
          may notice the end of a long section this much later.",
     ),
+    row("rcu.watch_slots", Number(1, 1_000_000), "16", "slots", AnyTime).help(
+        "Least number of possible slots for grace periods without a kick. If threads in all of them read, each shows \
+         by its next section that it finds nothing old.",
+    ),
     row("rcu.till_qs_ms", Number(0, 1_000_000), "10", "milliseconds", AnyTime).help(
         "Time for which a registered reader may hold up a grace period before it is flagged. `rcu.policy` says \
          what happens after once, twice and three times this time.",

@@ -95,6 +95,8 @@ fn wait(random: &mut Random) {
     if Planted::Impatient.is_here() && !random.once_in(100) {
         return;
     }
+    // With kicks, and without on machines with few CPUs, too.
+    rcu::set_knob("watch_slots", if random.once_in(3) { 1000 } else { 1 }).unwrap();
     match random.below(4) {
         0 => rcu::synchronize_expedited(),
         1 => {

@@ -153,8 +153,12 @@ mutants! {
         + "{ let word = which(&self.bits[at]); let old = word.load(Relaxed); word.store(old & !mask, Relaxed); old }"
     in "runtime/src/rcu/synchronize.rs":
         "RCU: the updater fences where it has to order all readers" by "sections in sections", "grace periods"
-        - "return kick::fence_all().is_ok();"
-        + "fence(Ordering::SeqCst);\n        return true;"
+        - "false => kick::fence_all().map(|()| FENCED),"
+        + "false => Ok(FENCED),"
+    in "runtime/src/rcu/watch.rs":
+        "RCU: a slot is judged that has not shown itself" by "watched slots"
+        - "new.begun.load(Ordering::Acquire) != seen_begun || is_here(slot)"
+        + "true"
     in "runtime/src/rcu/sections.rs":
         "RCU: begins are counted before ends" by "sections in sections", "grace periods"
         - "let ended = row.ended.load(Ordering::Acquire).wrapping_add(row.ended_elsewhere.load(Ordering::Acquire));\n                row.begun.load(Ordering::Acquire).wrapping_add(row.begun_beside.load(Ordering::Acquire)) == ended"

@@ -48,6 +48,14 @@ pub extern "C" fn own_cpu_word() -> *mut u32 {
     }
 }
 
+/// The number of concurrency ids, if the kernel says it: that of possible CPUs. librseq sizes its areas by this file.
+pub fn most() -> Option<usize> {
+    let mut text = [0; 64];
+    let text = core::str::from_utf8(process::read_file(c"/sys/devices/system/cpu/possible", &mut text)?).ok()?;
+    let last = text.strip_suffix('\n')?.rsplit([',', '-']).next()?;
+    Some(last.parse::<usize>().ok()? + 1)
+}
+
 /// Offset of the rseq area, if the C library has registered one for this thread.
 fn rseq_offset() -> Option<isize> {
     let offset: *const isize;

@@ -28,7 +28,7 @@ pub use layout::{
     AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, DRAWN, MARK, MAX, NOWHERE, Pair, ROW, Stored, WIDEST,
 };
 pub use number::{
-    Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
+    Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, most, possible, while_dead,
 };
 pub use restartable::{change_places, compare_store, pop, pop_ahead, push};
 pub use row::{draw, load_pair, local_add, local_increment, replace_pair, store_pair};

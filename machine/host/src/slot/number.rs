@@ -66,6 +66,14 @@ pub fn possible() -> usize {
     }
 }
 
+/// The same, by a closer look, which takes system calls.
+pub fn most() -> usize {
+    match mode() {
+        Mode::ConcurrencyId => given::most().unwrap_or(MAX).min(possible()),
+        Mode::PerThread => MAX,
+    }
+}
+
 /// The kernel's mask has a bit for each CPU that it could ever run on.
 fn cpus() -> usize {
     let mut mask = [0u64; CPUS_AT_MOST / 64];

@@ -15,7 +15,7 @@ pub use core::sync::atomic::{
 pub use core::sync::atomic::{compiler_fence, fence};
 pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Lock};
-pub use order::{order_after_change, order_reads, order_writes};
+pub use order::{KEEPS_ORDER, order_after_change, order_reads, order_writes};
 pub use site::Site;
 #[doc(hidden)]
 pub use site::full_name;

@@ -8,6 +8,9 @@
 
 use super::{Ordering, compiler_fence, fence};
 
+/// Whether all threads see each thread's stores in its order, and its loads keep theirs, without fences.
+pub const KEEPS_ORDER: bool = cfg!(target_arch = "x86_64");
+
 /// Orders earlier loads before all later accesses.
 ///
 /// Also: a thread stored a value, fenced, and loaded a word. If we have loaded a later value of that word, we see its

@@ -290,6 +290,10 @@ impl Engine {
         self.happened(Happening::Said(message));
     }
 
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
     pub fn gives_ids(&self) -> bool {
         self.settings.mode == crate::slot::Mode::ConcurrencyId
     }

@@ -51,6 +51,11 @@ pub fn kernel_gives_concurrency_ids() -> bool {
     }
 }
 
+/// As many ids as CPUs.
+pub fn most() -> Option<usize> {
+    engine::here().map(|here| here.with(|engine| engine.cpus()))
+}
+
 /// Outside simulations each host thread has a slot.
 static TAKEN: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
 /// Outside simulations one section runs at a time, and a restart waits for its end. Only simulations have signal

@@ -17,7 +17,7 @@ pub use layout::{
     AREA, AREAS, ARRAY, COUNTED_BESIDE, COUNTS, Counted, DRAWN, MARK, MAX, NOWHERE, Pair, ROW, Stored, WIDEST,
 };
 pub use number::{
-    Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, possible, while_dead,
+    Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, most, possible, while_dead,
 };
 
 pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static str)> {

@@ -20,7 +20,7 @@ pub use contention::{Contention, ContentionReport, PLACES, Waited};
 pub use core::sync::atomic::Ordering;
 pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Lock};
-pub use order::{order_after_change, order_reads, order_writes};
+pub use order::{KEEPS_ORDER, order_after_change, order_reads, order_writes};
 pub use site::Site;
 #[doc(hidden)]
 pub use site::full_name;
