@@ -46,7 +46,7 @@ pub(super) struct Sections {
     slots: AtomicU32,
     /// Slot 0's row of the period in which new sections are counted. Ready threads read it.
     counts: AtomicPtr<Row>,
-    /// Slot 0's row of period 0; null before there are any. Behind the rows lies a `Seen` for each slot.
+    /// Slot 0's row of period 0; null before there are any. A `Seen` for each slot lies before the rows, from there down.
     all_counts: AtomicPtr<Row>,
     /// A bit for each lane in which a section was ever counted.
     used_lanes: AtomicU32,
@@ -163,11 +163,9 @@ impl Sections {
             return false;
         }
         if self.all_counts.load(Ordering::Relaxed).is_null() {
-            let slots = slot::most();
-            let bytes = (slots * (COUNTS + size_of::<Seen>())).next_multiple_of(vm::PAGE);
-            let Some(counts) = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite) else { return false };
-            self.slots.store(slots as u32, Ordering::Relaxed);
-            self.all_counts.store(counts.cast(), Ordering::Relaxed);
+            let Some(counts) = rows_for(slot::most(), slot::possible()) else { return false };
+            self.slots.store(slot::most() as u32, Ordering::Relaxed);
+            self.all_counts.store(counts, Ordering::Relaxed);
         }
         true
     }
@@ -227,9 +225,9 @@ impl Sections {
     }
 
     pub(super) fn seen(&self, slot: u32) -> &Seen {
-        let all = self.all_counts.load(Ordering::Relaxed).wrapping_byte_add(self.slots() as usize * COUNTS);
-        // SAFETY: every possible slot has one behind the counts, which are never unmapped.
-        unsafe { &*all.cast::<Seen>().wrapping_add(slot as usize) }
+        let end = self.all_counts.load(Ordering::Relaxed).cast::<Seen>();
+        // SAFETY: every slot that is looked at has one before the counts, which is never unmapped.
+        unsafe { &*end.wrapping_sub(slot as usize + 1) }
     }
 
     /// Whether a place and period has no open section that a grace period must wait for. Under the lock of grace
@@ -280,6 +278,13 @@ impl Sections {
     }
 }
 
+/// Slot 0's row among rows for all possible slots, behind notes on those that are looked at. None: no address space.
+fn rows_for(slots: usize, possible: usize) -> Option<*mut Row> {
+    let seen = (slots * size_of::<Seen>()).next_multiple_of(COUNTS);
+    let bytes = (seen + possible * COUNTS).next_multiple_of(vm::PAGE);
+    vm::reserve(null_mut(), bytes, vm::Access::ReadWrite).map(|memory| memory.wrapping_add(seen).cast())
+}
+
 fn mark() -> u64 {
     u64::from(thread::generation() & !IN_LANE) << 32
 }
@@ -319,12 +324,11 @@ mod tests {
     const SLOTS: usize = 1000;
 
     fn sections() -> Sections {
-        let bytes = (SLOTS * (COUNTS + size_of::<Seen>())).next_multiple_of(vm::PAGE);
-        let counts = vm::reserve(null_mut(), bytes, vm::Access::ReadWrite).expect("there is memory");
+        let counts = rows_for(SLOTS, SLOTS).expect("there is memory");
         // SAFETY: zeroes are valid.
         let sections: Sections = unsafe { core::mem::zeroed() };
         sections.slots.store(SLOTS as u32, Ordering::Relaxed);
-        sections.all_counts.store(counts.cast(), Ordering::Relaxed);
+        sections.all_counts.store(counts, Ordering::Relaxed);
         sections.turns.count.store(2, Ordering::Relaxed);
         sections.turns.first.store(2, Ordering::Relaxed);
         sections

@@ -68,16 +68,24 @@ pub fn possible() -> usize {
 
 /// The same, by a closer look, which takes system calls.
 pub fn most() -> usize {
+    let mut mask = [0; CPUS_AT_MOST / 64];
+    allowed(&mut mask);
+    let last = mask.iter().rposition(|&word| word != 0).map_or(0, |at| at * 64 + mask[at].ilog2() as usize);
+    // A list without a CPU that the thread may run on is not the kernel's: some containers show others.
     match mode() {
-        Mode::ConcurrencyId => given::most().unwrap_or(MAX).min(possible()),
+        Mode::ConcurrencyId => given::most().filter(|&most| most > last).unwrap_or(MAX).min(possible()),
         Mode::PerThread => MAX,
     }
 }
 
 /// The kernel's mask has a bit for each CPU that it could ever run on.
 fn cpus() -> usize {
-    let mut mask = [0u64; CPUS_AT_MOST / 64];
-    let arguments = [0, size_of_val(&mask), mask.as_mut_ptr() as usize];
+    allowed(&mut [0; CPUS_AT_MOST / 64])
+}
+
+/// Writes the mask of CPUs that the thread may run on; returns its bits.
+fn allowed(mask: &mut [u64; CPUS_AT_MOST / 64]) -> usize {
+    let arguments = [0, size_of_val(mask), mask.as_mut_ptr() as usize];
     // SAFETY: the kernel writes into the mask.
     unsafe { syscall::call(syscall::SCHED_GETAFFINITY, arguments) }.map_or(CPUS_AT_MOST, |bytes| bytes * 8)
 }
