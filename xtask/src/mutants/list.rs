@@ -175,10 +175,10 @@ mutants! {
         - "sections.turn();"
         + ""
         "RCU: the period that is not in use is not waited for" by "sections in sections", "grace periods"
-        - "if let Some(place) = first_open(domain, 1 - period) {\n                    return Step::Open(place);\n                }"
-        + "let _ = first_open(domain, 1 - period);"
+        - "Some(place) => return Step::Open(place),\n                    None => {}"
+        + "Some(_) | None => {}"
         "RCU: only the period that is not in use is waited for" by "sections in sections", "grace periods"
-        - "if first_open(domain, period).is_none() {\n                    return end(domain);\n                }"
+        - "if !needs_turn && first_open(domain, period).is_none() {\n                    return end(domain);\n                }"
         + "return end(domain);"
     in "runtime/src/rcu/grace.rs":
         "RCU: the number is read before what was unlinked is" by "sections in sections", "grace periods"
@@ -198,7 +198,7 @@ mutants! {
         + "if Base::of(thread::level()) == Base::Inherited {"
     in "runtime/src/rcu/sections.rs":
         "RCU forks: in a child, rows still have the parent's sections" by "section forks", "section forks in handlers"
-        - "self.slots.load(Ordering::Relaxed) as usize * COUNTS"
+        - "self.slots() as usize * COUNTS"
         + "0"
         "RCU forks: lanes have no marks" by "section forks in handlers"
         - "(seen & !COUNT == mark).then("
