@@ -46,7 +46,7 @@ pub(super) struct Sections {
     slots: AtomicU32,
     /// Slot 0's row of the period in which new sections are counted. Ready threads read it.
     counts: AtomicPtr<Row>,
-    /// Slot 0's row of period 0; null before there are any. A `Seen` for each slot lies before the rows, from there down.
+    /// Slot 0's row of period 0; null before there are any. Before the rows lies a `Seen` for each slot, downwards.
     all_counts: AtomicPtr<Row>,
     /// A bit for each lane in which a section was ever counted.
     used_lanes: AtomicU32,
