@@ -5,8 +5,7 @@ use machine::simulation::{Job, Place, Settings, run, simulate, transfers, work};
 
 const CPUS: usize = 256;
 
-/// Transfers of lines where each CPU adds one to a counter of this value so many times, when its cells are as wide as they become; and of
-/// all that comes before.
+/// Transfers of lines until each CPU has added one so many times to a counter of this value. Before, its cells become as wide as they can.
 fn transfers_of(value: i64, additions: u64) -> f64 {
     // Large enough for a cell to be used up by it, and to be widened.
     const STEP: i64 = 1 << 20;
