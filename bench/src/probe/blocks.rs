@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::hint::black_box;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::number;
-use super::timing::mean_ns;
+use super::timing::{allowed, mean_ns, stay_on};
 
 /// Blocks that travel together, and batches that are under way between two threads at most.
 const BATCH: usize = 128;
@@ -47,24 +47,29 @@ fn touch(block: usize, bytes: usize) {
     }
 }
 
-/// Half of the threads allocate, each for one of the others.
+/// Half of the threads allocate, each for one of the others, which runs on the next CPU. Left to the scheduler, a pair
+/// is often put on one CPU, and takes half the time: then no block travels.
 pub fn handover(words: &[&str]) -> Result<Vec<f64>> {
     let [bytes, threads] = words else { bail!("found {words:?}") };
     let (bytes, threads) = (number(bytes)?, number(threads)?);
     ensure!(bytes >= 8 && threads % 2 == 0, "expected at least 8 bytes and an even number of threads");
     let pairs = threads / 2;
     let batches = BATCHES / pairs;
-    let start = Barrier::new(threads + 1);
+    let (start, cpus) = (Barrier::new(threads + 1), allowed());
+    let begin = |pair: usize| {
+        stay_on(&cpus, pair % cpus.count() as usize);
+        start.wait();
+    };
     let begun = thread::scope(|scope| {
-        for _ in 0..pairs {
+        for pair in 0..pairs {
             let (sender, receiver) = sync_channel(UNDER_WAY);
-            let start = &start;
+            let begin = &begin;
             scope.spawn(move || {
-                start.wait();
+                begin(pair);
                 produce(&sender, bytes, batches);
             });
             scope.spawn(move || {
-                start.wait();
+                begin(pair + 1);
                 consume(&receiver);
             });
         }
@@ -78,16 +83,30 @@ fn produce(queue: &SyncSender<Blocks>, bytes: usize, batches: usize) {
     for _ in 0..batches {
         let blocks = [(); BATCH].map(|()| allocate(bytes));
         blocks.iter().for_each(|&block| touch(block, 1));
-        queue.send(blocks).expect("the consumer waits for us");
+        let mut rest = Some(blocks);
+        while let Some(blocks) = rest.take() {
+            if let Err(TrySendError::Full(blocks)) = queue.try_send(blocks) {
+                rest = Some(blocks);
+                thread::yield_now();
+            }
+        }
     }
 }
 
 fn consume(queue: &Receiver<Blocks>) {
-    for block in queue.iter().flatten() {
-        // SAFETY: the producer allocated it, and left it to us.
-        unsafe {
-            black_box((block as *const u8).read_volatile());
-            free(block);
+    loop {
+        match queue.try_recv() {
+            Ok(blocks) => {
+                for block in blocks {
+                    // SAFETY: the producer allocated it, and left it to us.
+                    unsafe {
+                        black_box((block as *const u8).read_volatile());
+                        free(block);
+                    }
+                }
+            }
+            Err(TryRecvError::Empty) => thread::yield_now(),
+            Err(TryRecvError::Disconnected) => return,
         }
     }
 }
