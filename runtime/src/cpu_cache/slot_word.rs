@@ -228,6 +228,16 @@ pub(super) fn change_places(cache: CacheRef, allocation: Seen, free: Seen) -> Op
     (!object.is_null()).then_some(object)
 }
 
+/// Exchanges the slot's two magazines and pushes an object to the one that had room. False: a word has changed, or the
+/// thread has migrated.
+///
+/// # Safety
+/// The allocation magazine seen has room, and the free magazine seen is full. As for [`push`].
+pub(super) unsafe fn change_and_push(cache: CacheRef, allocation: Seen, free: Seen, object: *mut u8) -> bool {
+    // SAFETY: passed on; each slot has an area, and both words name magazines.
+    unsafe { slot::change_and_push(cache.chunk().base(), cache.index(), allocation.word, free.word, object) }
+}
+
 /// Pushes an object to the slot's free magazine, as the fast path does. False: no space.
 ///
 /// # Safety

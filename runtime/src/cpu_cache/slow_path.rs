@@ -1,6 +1,6 @@
 //! The slow paths. Refill: the allocation magazine is empty. Overflow: the free magazine is full.
 
-use super::slot_word::{Side, SlotWord, change_places, push};
+use super::slot_word::{Seen, Side, SlotWord, change_and_push, change_places, push};
 use super::tier::CpuCaches;
 use crate::central::{CacheRef, HIGHEST_RATE, PINNED, Path, Source};
 use crate::depot::{Magazine, View};
@@ -183,15 +183,17 @@ impl CpuCaches {
             magazine.into_iter().for_each(|magazine| self.depot.push(cache, slot, magazine));
             return self.depot.put_one(cache, object);
         }
-        let given = seen.view();
-        if given.is_some_and(|given| !given.is_full()) {
-            // SAFETY: passed on. The thread migrated since the fast path, or another one made space.
-            if unsafe { push(cache, object) } {
+        if let Some(given) = seen.view() {
+            let is_full = given.is_full();
+            // SAFETY: passed on. If it is not full, the thread migrated since the fast path, or another one made space.
+            if unsafe { if is_full { self.exchange_for(cache, slot, seen, object) } else { push(cache, object) } } {
                 return;
             }
-            return self.depot.put_one(cache, object);
+            if !is_full {
+                return self.depot.put_one(cache, object);
+            }
         }
-        let Some(mut next) = self.magazine_with_space(cache, slot, given) else {
+        let Some(mut next) = self.magazine_with_space(cache, slot) else {
             return self.depot.put_one(cache, object);
         };
         next.push(object);
@@ -218,19 +220,28 @@ impl CpuCaches {
         }
     }
 
-    /// A magazine with space: the allocation magazine, if empty or worth exchanging; else an empty one.
-    fn magazine_with_space(&self, cache: CacheRef, slot: u32, given: Option<View<'_>>) -> Option<Magazine> {
-        let capacity = || self.depot.central.capacity(cache, slot);
+    /// Exchanges the slot's magazines and frees an object, if the allocation magazine is worth it; else false. Programs
+    /// that swing by a magazine live here.
+    ///
+    /// # Safety
+    /// As for [`Self::overflow`] if the answer is true. The free magazine seen is full.
+    unsafe fn exchange_for(&self, cache: CacheRef, slot: u32, free: Seen, object: *mut u8) -> bool {
+        let allocation = SlotWord::new(cache, slot, Side::Allocation).look();
+        let capacity = self.depot.central.capacity(cache, slot);
+        // SAFETY: passed on. A magazine that is worth it has room.
+        allocation.view().is_some_and(|view| is_worth_changing(view, capacity))
+            && unsafe { change_and_push(cache, allocation, free, object) }
+    }
+
+    /// A magazine with space: the allocation magazine, if empty, or another empty one.
+    fn magazine_with_space(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
         let word = SlotWord::new(cache, slot, Side::Allocation);
         let seen = word.look();
-        if let Some(view) = seen.view()
-            && (view.is_empty() || (given.is_some() && is_worth_changing(view, capacity())))
-            && let Some(magazine) = word.take(seen)
-        {
-            return Some(if magazine.is_empty() { magazine.sized(capacity()) } else { magazine });
-        }
-        let empty = self.depot.find_empty(&self.depot.lock(cache, slot, here!()));
-        empty.map(|magazine| magazine.sized(capacity()))
+        let is_empty = seen.view().is_some_and(View::is_empty);
+        let own = if is_empty { word.take(seen) } else { None };
+        let found = own.or_else(|| self.depot.find_empty(&self.depot.lock(cache, slot, here!())))?;
+        // It may have left, and come back larger and with objects under the same word.
+        Some(if found.is_empty() { found.sized(self.depot.central.capacity(cache, slot)) } else { found })
     }
 
     /// Counts a miss of free towards shrinking, in a process without a background thread; see `central::shrinking`.
@@ -314,7 +325,7 @@ impl CpuCaches {
     }
 }
 
-/// Whether an allocation magazine has enough space to become the free magazine: a quarter. More would send magazines
+/// Whether an allocation magazine has enough space to become the free magazine: a quarter, and so room for one. More would send magazines
 /// through the depot when a program swings by little more than a magazine; less would cost too much per object. A
 /// magazine smaller than the miss rate asks for should go to the depot.
 fn is_worth_changing(view: View<'_>, wanted: usize) -> bool {

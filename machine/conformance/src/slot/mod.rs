@@ -147,6 +147,20 @@ operations! {
     change_places: fn(base: *mut u8, index: usize, take: usize, give: usize) -> *mut u8 =
         trusted!(|base, index, take, give| slot::change_places(base, index, take, give)),
 
+    /// Lets an array to take from that has room and a full one that was given to change places, and pushes to the
+    /// former.
+    ///
+    /// ```text
+    /// change_and_push(base, i, take, give, object):
+    ///     restartably:
+    ///         if this thread has no slot, or word(s, i) ≠ take, or word(s, i + 1) ≠ give: return false
+    ///         write(base + take + 8, object)
+    ///         word(s, i), word(s, i + 1) = give − 8, take + 16    commits both; other slots may see them one by one
+    ///     return true
+    /// ```
+    change_and_push: fn(base: *mut u8, index: usize, take: usize, give: usize, object: *mut u8) -> bool =
+        trusted!(|base, index, take, give, object| slot::change_and_push(base, index, take, give, object)),
+
     /// Reads `word(s, i)` of any slot, whole, as it was at some moment of the call.
     load: fn(base: *mut u8, slot: u32, index: usize) -> usize =
         trusted!(|base, slot, index| slot::load(base, slot, index)),

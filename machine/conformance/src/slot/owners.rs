@@ -158,6 +158,10 @@ impl<'a> Owners<'a> {
         if word == DRAINING || given.is_some_and(|given| !given.is_full()) {
             return self.push(kind, pointer);
         }
+        if given.is_some() && self.change_and_push(slot, kind, word, pointer) {
+            self.replaced.fetch_add(2, Ordering::Relaxed);
+            return true;
+        }
         let Some(mut next) = self.find_roomy(slot, kind) else { return false };
         let done = next.push(&self.region, pointer);
         if !self.replace(slot, gives(kind), word, next.give_word()) {
@@ -166,6 +170,12 @@ impl<'a> Owners<'a> {
             self.depot.put(full, &self.region);
         }
         done
+    }
+
+    fn change_and_push(&self, slot: u32, kind: usize, give: usize, pointer: *mut u8) -> bool {
+        let take = self.word(slot, takes(kind));
+        Array::of_take_word(take).is_some_and(|array| !array.is_full())
+            && (self.operations.change_and_push)(self.region.base(), takes(kind), take, give, pointer)
     }
 
     fn find_roomy(&self, slot: u32, kind: usize) -> Option<Array> {

@@ -53,6 +53,10 @@ crate::cases! {
         "not restartable" in BY_IDS { change_places: change_in_steps }
         "one word of two" { change_places: change_take_word }
     }
+    "slot::change_and_push" => replaced, {
+        "not restartable" in BY_IDS { change_and_push: change_in_steps_and_push }
+        "one word of two" { change_and_push: change_give_word }
+    }
     "slot::exchange" in BY_IDS => drained::drained, {
         "load, then store" { exchange: load_then_store }
         "its second half does not look" { compare_exchange: exchange_anyway }
@@ -232,6 +236,23 @@ fn change_take_word(base: *mut u8, index: usize, take: usize, give: usize) -> *m
             && (RIGHT.compare_store)(base, slot, index, take, give - 16) == Stored::Done
     });
     if as_expected { object as *mut u8 } else { null_mut() }
+}
+
+fn change_in_steps_and_push(base: *mut u8, index: usize, take: usize, give: usize, object: *mut u8) -> bool {
+    let Some(slot) = slot::current() else { return false };
+    let (takes, gives) = (cell(base, word(slot, index)), cell(base, word(slot, index + 1)));
+    let is_as_expected = takes.load(Ordering::Relaxed) == take && gives.load(Ordering::Relaxed) == give;
+    if is_as_expected {
+        cell(base, take + 8).store(object as usize, Ordering::Relaxed);
+        takes.store(give - 8, Ordering::Relaxed);
+        gives.store(take + 16, Ordering::Relaxed);
+    }
+    is_as_expected
+}
+
+fn change_give_word(base: *mut u8, index: usize, take: usize, give: usize, object: *mut u8) -> bool {
+    cell(base, take + 8).store(object as usize, Ordering::Relaxed);
+    slot::current().is_some_and(|slot| (RIGHT.compare_store)(base, slot, index + 1, give, take + 16) == Stored::Done)
 }
 
 fn exchange_anyway(base: *mut u8, slot: u32, index: usize, _: usize, new: usize) -> bool {

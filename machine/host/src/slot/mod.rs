@@ -30,6 +30,6 @@ pub use layout::{
 pub use number::{
     Mode, claim, count_as_used, current, current_if_given, in_use, initialise, mode, most, possible, while_dead,
 };
-pub use restartable::{change_places, compare_store, pop, pop_ahead, push};
+pub use restartable::{change_and_push, change_places, compare_store, pop, pop_ahead, push};
 pub use row::{draw, load_pair, local_add, local_increment, replace_pair, store_pair};
 pub use words::{compare_exchange, exchange, load};

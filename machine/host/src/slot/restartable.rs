@@ -159,6 +159,42 @@ pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usiz
     object
 }
 
+/// Exchanges the same two magazines if the words are `take` and `give`, and pushes a pointer to the former allocation
+/// magazine. False, without a change: the words are others, or the thread has no slot. Commits as [`change_places`].
+///
+/// # Safety
+/// As for [`change_places`], and the magazine of `take` has room. The caller owns the object, and gives it up if the
+/// answer is true.
+#[inline(always)]
+pub unsafe fn change_and_push(base: *mut u8, index: usize, take: usize, give: usize, object: *mut u8) -> bool {
+    let words = WORDS.load(Ordering::Relaxed);
+    // SAFETY: every x86-64 processor has SSE2.
+    let changed = unsafe { core::arch::x86_64::_mm_set_epi64x((take + 16) as i64, (give - 8) as i64) };
+    let mut is_done = 0_u32;
+    // SAFETY: no other code uses the cell behind the topmost pointer before the commit of two words of the slot's area.
+    unsafe {
+        restartable!(
+            "shl {slot:e}, {shift}",
+            "add {slot}, {base}",
+            "lea {slot}, [{slot} + {index}*8 + {areas}]",
+            "cmp qword ptr [{slot}], {take}",
+            "jne 6f",
+            "cmp qword ptr [{slot} + 8], {give}",
+            "jne 6f",
+            "mov qword ptr [{base} + {take} + 8], {object}",
+            "movaps xmmword ptr [{slot}], {changed}";
+            after: "mov {is_done:e}, 1";
+            no slot: "6f";
+            t = out(reg) _, slot = out(reg) _, is_done = inout(reg) is_done,
+            words = in(reg) words, base = in(reg) base, index = in(reg) index, object = in(reg) object,
+            take = in(reg) take, give = in(reg) give, changed = in(xmm_reg) changed,
+            shift = const AREA_SHIFT, areas = const AREAS,
+            options(nostack)
+        );
+    }
+    is_done != 0
+}
+
 /// Replaces what lies at a place of a slot if this thread is in that slot and the first word is as expected; gives a
 /// [`Stored`]. `$commit` writes the operand `new`, of this class, to the operand `place`.
 macro_rules! replace_if {

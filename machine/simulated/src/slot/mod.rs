@@ -25,8 +25,8 @@ pub(crate) fn names_of_state() -> impl Iterator<Item = (usize, usize, &'static s
 }
 
 pub use restartable::{
-    change_places, compare_store, count, count_in, draw, load_pair, local_add, local_increment, pop, pop_ahead, push,
-    replace_pair, store_pair,
+    change_and_push, change_places, compare_store, count, count_in, draw, load_pair, local_add, local_increment, pop,
+    pop_ahead, push, replace_pair, store_pair,
 };
 #[doc(hidden)]
 pub use section::{Aborted, Section, restartably};

@@ -73,6 +73,23 @@ pub unsafe fn change_places(base: *mut u8, index: usize, take: usize, give: usiz
     })
 }
 
+pub unsafe fn change_and_push(base: *mut u8, index: usize, take: usize, give: usize, object: *mut u8) -> bool {
+    let (take, give) = (take as u64, give as u64);
+    restartably(false, |section| {
+        let Some(slot) = section.slot()? else { return Ok(false) };
+        let words: *mut u64 = word(base, slot, index).cast();
+        // SAFETY: as for `push`.
+        unsafe {
+            if section.load(words)? != take || section.load(words.wrapping_add(1))? != give {
+                return Ok(false);
+            }
+            section.prepare(at_offset(base, take + 8), object.expose_provenance() as u64)?;
+            section.store_two(words, [give - 8, take + 16])?;
+        }
+        Ok(true)
+    })
+}
+
 pub unsafe fn compare_store(base: *mut u8, slot: u32, index: usize, expected: usize, new: usize) -> Stored {
     restartably(Stored::Elsewhere, |section| {
         if section.slot()? != Some(slot) {
