@@ -10,7 +10,7 @@
 //! first. Otherwise it empties the idle slot's grown magazines, by a kick.
 //!
 //! Middle classes have a budget of their own. Their magazines hold nothing at level 0, one object at level 1, and twice
-//! as many at each further one. All slots together grant them no more than a share of the machine's memory.
+//! as many at each further one. All slots together grant no more than a share of the machine's memory.
 //!
 //! Source: tcmalloc's per-CPU caches, which steal capacity from one another.
 //!
@@ -36,9 +36,9 @@ struct Budget {
     at: usize,
 }
 
-const USUAL: Budget = Budget { kib: 2 << 10, at: layout::BUDGET };
+const USUAL: Budget = Budget { kib: 4 << 10, at: layout::BUDGET };
 const MIDDLE: Budget = Budget { kib: 4 << 10, at: layout::MIDDLE_BUDGET };
-/// Slots together grant middle classes at most the machine's memory over this.
+/// All slots together grant at most the machine's memory over this.
 const SHARE_OF_MEMORY: u64 = 64;
 
 impl Budget {
@@ -220,24 +220,23 @@ impl CpuCaches {
         self.try_as_only_drainer(empty).unwrap_or(false)
     }
 
-    /// Grants a cache more of its slot's budget. False: there is no room, there or in what all middle classes may hold.
+    /// Grants a cache more of its slot's budget. False: there is no room, there or in what all slots may grant.
     fn grant(&self, room: Room<'_>, kib: u16, now: u32) -> bool {
-        let all = &self.cold.kib_of_middle;
+        let all = &self.cold.kib_granted;
         let most = (process::memory() / SHARE_OF_MEMORY) >> 10;
-        // Relaxed: a number on its own. Two that grant at once may pass the bound by what one of them gets.
-        let is_within = room.budget.at != MIDDLE.at || u64::from(all.load(Ordering::Relaxed)) + u64::from(kib) <= most;
+        // Relaxed: a number on its own. Counted before it is granted, so that a thread that vanishes in a fork leaves it too
+        // high, and never below zero.
+        let is_within = u64::from(all.fetch_add(kib.into(), Ordering::Relaxed)) + u64::from(kib) <= most;
         let is_granted = is_within && room.change(|shares| shares.granting(kib, now, room.budget));
-        if is_granted && room.budget.at == MIDDLE.at {
-            all.fetch_add(kib.into(), Ordering::Relaxed);
+        if !is_granted {
+            all.fetch_sub(kib.into(), Ordering::Relaxed);
         }
         is_granted
     }
 
     fn give_back(&self, room: Room<'_>, kib: u16) {
         room.change(|shares| Some(shares.taking_back(kib)));
-        if room.budget.at == MIDDLE.at {
-            self.cold.kib_of_middle.fetch_sub(kib.into(), Ordering::Relaxed);
-        }
+        self.cold.kib_granted.fetch_sub(kib.into(), Ordering::Relaxed);
     }
 
     /// Shrinks a cache's magazines in a slot to level 0.
@@ -271,8 +270,9 @@ impl CpuCaches {
 
     /// For tests: grants match the caches' levels, lending balances, and each slot stays within its budget.
     pub fn check_shares<S: Iterator<Item = u32>>(&self, slots: impl Fn() -> S) {
+        let mut all = 0;
         for budget in [USUAL, MIDDLE] {
-            let (mut lent, mut all) = (0, 0);
+            let mut lent = 0;
             for slot in slots() {
                 let shares = Room::of(slot, budget).shares();
                 let grown =
@@ -285,10 +285,10 @@ impl CpuCaches {
                 lent += i32::from(shares.lent);
                 all += said;
             }
-            let is_counted = budget.at != MIDDLE.at || all == self.cold.kib_of_middle.load(Ordering::Relaxed);
-            assert!(is_counted, "{all} KiB were granted to middle classes, and another number is counted");
             assert_eq!(lent, 0, "KiB lent less KiB borrowed");
         }
+        let counted = self.cold.kib_granted.load(Ordering::Relaxed);
+        assert_eq!(all, counted, "KiB that were granted to all slots, and KiB that are counted");
     }
 
     /// Takes a part of an idle slot's budget. False: no slot can lend, or a slow search just found so.

@@ -36,8 +36,8 @@ pub(super) struct Cold {
     pub drain_lock: Lock<DRAIN_RANK>,
     /// When no slot had budget to lend; see `resize`.
     pub asked_in_vain: AtomicU32,
-    /// KiB that magazines of middle classes may hold now, in all slots; see `resize`.
-    pub kib_of_middle: AtomicU32,
+    /// KiB that magazines may hold now beyond their shapes, in all slots; see `resize`.
+    pub kib_granted: AtomicU32,
     /// The last flush that did not help an allocation.
     pub vain_flush: VainFlush,
     kicks: Kicks,
