@@ -83,10 +83,14 @@ pub(crate) const ARENA: usize = shard(0) + 24;
 pub(crate) const WATCH: usize = shard(0) + 32;
 pub(crate) const BUDGET: usize = FIRST_IDS * SHARD;
 pub(crate) const MIDDLE_BUDGET: usize = WORDS_AT + IDS * WORDS;
+pub(crate) const DEPOT_BYTES: usize = MIDDLE_BUDGET + 8;
+/// A byte for each id.
+pub(crate) const DEPOT_LEAST: usize = DEPOT_BYTES + 8;
+const AREA_END: usize = DEPOT_LEAST + IDS;
 
 const _: () = assert!(WORDS_AT + FIRST_IDS * WORDS <= vm::PAGE, "small classes stay within one page");
 const _: () = assert!(IDS * 2 <= u8::MAX as usize + 1);
-const _: () = assert!(MIDDLE_BUDGET + 8 <= slot::AREA - (IDS - FIRST_IDS) * SHARD);
+const _: () = assert!(AREA_END <= slot::AREA - (IDS - FIRST_IDS) * SHARD);
 const _: () = assert!(slot::AREAS == HEADER + WORDS_AT && slot::AREA.is_multiple_of(vm::PAGE));
 const _: () = assert!(AREAS_END + vm::PAGE <= root::BOOTSTRAP_BYTES);
 
@@ -208,7 +212,8 @@ mod tests {
         let words = |id: usize| WORDS_AT + id * WORDS..WORDS_AT + (id + 1) * WORDS;
         let shards = |id: usize| shard(id) % slot::AREA..shard(id) % slot::AREA + SHARD;
         let mut parts: std::vec::Vec<_> = (0..IDS).flat_map(|id| [words(id), shards(id)]).collect();
-        parts.extend([BUDGET, MIDDLE_BUDGET].map(|word| word..word + 8));
+        parts.extend([BUDGET, MIDDLE_BUDGET, DEPOT_BYTES].map(|word| word..word + 8));
+        parts.push(DEPOT_LEAST..AREA_END);
         parts.sort_by_key(|part| part.start);
         assert!(parts.windows(2).all(|pair| pair[0].end <= pair[1].start), "{parts:?}");
         assert!(parts.iter().all(|part| part.end <= slot::AREA));

@@ -41,6 +41,7 @@ impl Heap {
         for cache in self.central().caches() {
             Check { heap: self, cache, found: &mut found, show, out: 0 }.run();
         }
+        slots().for_each(|slot| self.cpu.depot.check_bytes(slot));
         self.cpu.check_shares(slots);
         found.magazines += self.cpu.depot.spare().check_valid() as u64;
         let mut spans = 0;

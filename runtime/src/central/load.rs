@@ -108,6 +108,18 @@ impl Load {
         is_counted
     }
 
+    /// Whether the miss just counted, at the highest rate, is one in so many on its path. Overflows have no count, as a
+    /// slot that only frees is rare: the clock, when one in [`PARTS`] reads it, says which ones, so it is so on average.
+    #[inline]
+    pub fn is_one_in(&self, times: u32, path: Path) -> bool {
+        match (path, self.rate.load(Relaxed)) {
+            (Path::Refill, _) => self.refills().is_multiple_of(times),
+            (Path::Overflow, word) => {
+                word & RATE_BITS == HIGHEST_RATE * PARTS && (word / UNIT).is_multiple_of(times / PARTS)
+            }
+        }
+    }
+
     /// For tests: the highest rate, as after many misses.
     pub fn raise(&self) {
         self.rate.store(coarse_time() & !RATE_BITS | (HIGHEST_RATE * PARTS), Relaxed);

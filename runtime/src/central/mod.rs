@@ -31,7 +31,7 @@ pub(crate) use chunk::{Descriptor, release_chunk, reserve_chunk};
 pub(crate) use label::CacheName;
 pub(crate) use load::{FURTHEST, HIGHEST_RATE, Path, coarse_of, coarse_time, units_since};
 pub(crate) use objects::{Returned, Source};
-pub(crate) use shape::{MOST_POINTERS, Shape};
+pub(crate) use shape::{MOST_POINTERS, Shape, depot_budget};
 pub(crate) use shrinking::PINNED;
 pub(crate) use subrelease::Subreleased;
 pub(crate) use tally::Tally;

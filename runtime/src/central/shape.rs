@@ -17,9 +17,11 @@ pub const MOST_POINTERS: usize = slot::ARRAY / 8 - 3;
 const MAGAZINE_BUDGET: usize = 16 << 10;
 /// Above 1 KiB, a magazine of 16 KiB would hold few objects: each second or third free would be a miss.
 const MAGAZINE_BUDGET_ABOVE_1_KIB: usize = 32 << 10;
-/// Bytes of objects that a shard keeps in its depot for at most `DEPOTS_AT_FULL_BUDGET` slots. More slots share it.
-const DEPOT_BUDGET: usize = 256 << 10;
-const DEPOTS_AT_FULL_BUDGET: usize = 4;
+/// Bytes of objects that a slot's depots keep, beyond one magazine each, for at most so many slots. More share it.
+const DEPOT_BUDGET: usize = 8 << 20;
+const DEPOTS_AT_FULL_BUDGET: u32 = 8;
+/// Of the budget, a shard may have one part in this many.
+const SHARDS_OF_BUDGET: usize = 4;
 /// With more slots than this in use, each keeps less.
 pub const MANY_SLOTS: u32 = 16;
 
@@ -86,10 +88,9 @@ impl Shape {
 
     /// The same at a level (see `cpu_cache::resize`). It doubles with each level, unless the cache is tuned.
     pub fn at_level(self, level: u8) -> usize {
-        let is_tuned = self.byte(56) != 0;
         match self.most() {
             0 => (1 << level.min(7) >> 1).min(MOST_POINTERS),
-            most if is_tuned => most,
+            most if self.is_tuned() => most,
             most => (most << level.min(6)).min(MOST_POINTERS),
         }
     }
@@ -109,7 +110,7 @@ impl Shape {
         self.most().min(self.byte(40) << if many_rest { rate.min(1) } else { rate })
     }
 
-    /// Number of magazines of a capacity that a shard keeps: one for a cold cache, up to the byte budget for a hot one.
+    /// Number of magazines of a capacity that a shard keeps at most: one for a cold cache, up to a byte budget for a hot one.
     pub fn depot_limit(self, rate: u32, capacity: usize) -> usize {
         if let Some(kept) = self.byte(56).checked_sub(1) {
             return kept;
@@ -117,11 +118,21 @@ impl Shape {
         if self.most() == 0 {
             return 0;
         }
-        // Zero while no thread has had a slot. With many slots, the depot may keep none.
-        let slots = slot::in_use().max(1);
-        let budget = DEPOT_BUDGET / (slots as usize).div_ceil(DEPOTS_AT_FULL_BUDGET);
-        (budget / (capacity * self.object_bytes())).clamp(usize::from(slots <= MANY_SLOTS), 1 << rate)
+        // With many slots, the depot may keep none.
+        let budget = depot_budget() / SHARDS_OF_BUDGET;
+        (budget / (capacity * self.object_bytes())).clamp(usize::from(slot::in_use() <= MANY_SLOTS), 1 << rate)
     }
+
+    /// Whether its depot keeps as many magazines as it was tuned to, whatever others keep.
+    pub fn is_tuned(self) -> bool {
+        self.byte(56) != 0
+    }
+}
+
+/// Bytes of objects that a slot's depots keep beyond one magazine each, unless they are tuned.
+pub fn depot_budget() -> usize {
+    // Zero slots are in use while no thread has had one.
+    DEPOT_BUDGET / slot::in_use().div_ceil(DEPOTS_AT_FULL_BUDGET).max(1) as usize
 }
 
 const fn between(least: usize, value: usize, most: usize) -> u64 {

@@ -182,9 +182,9 @@ impl CpuCaches {
 
     // ---- caches that are idle in a slot; `upkeep` says when ----
 
-    /// Empties the calling thread's slot of caches that have not missed for `idle` units of coarse time, and decays its
-    /// page list. Starts at cache `from`, where the last call stopped, and empties about `most` magazines. Skips caches
-    /// with destructors, which only a background thread may run. None: not now.
+    /// Empties the calling thread's slot of caches that have not missed for `idle` units of coarse time, trims the depots
+    /// of others, and decays its page list. Starts at cache `from`, where the last call stopped, and empties about `most`
+    /// magazines. Skips caches with destructors, which only a background thread may run. None: not now.
     pub fn reclaim_own(&self, slot: u32, from: u32, most: usize, idle: u32) -> Option<(Reclaimed, u32)> {
         let now = coarse_time();
         self.try_as_only_drainer(|| {
@@ -196,11 +196,13 @@ impl CpuCaches {
             for cache in self.depot.central.caches() {
                 place += 1;
                 let has_destructor = || cache.state().is_some_and(|state| state.destructor().is_some());
-                let is_idle = || cache.is_used_in(slot) && cache.load(slot).is_idle(now, idle);
-                if place <= from || has_destructor() || !is_idle() {
+                if place <= from || !cache.is_used_in(slot) || has_destructor() {
                     continue;
                 }
-                done.magazines += self.empty_own(cache, slot);
+                done.magazines += match cache.load(slot).is_idle(now, idle) {
+                    true => self.empty_own(cache, slot),
+                    false => self.depot.trim_shard(cache, slot),
+                };
                 if done.magazines >= most {
                     done.is_more = true;
                     break;

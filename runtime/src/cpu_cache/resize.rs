@@ -54,7 +54,7 @@ impl Budget {
 
 /// A middle class without a miss for so long may lose its magazines to another one.
 const LONG_NS: u64 = 10_000_000;
-/// Refills between two levels of a cache.
+/// Misses on one path between two levels of a cache.
 const PATIENCE: u32 = 16;
 /// The same if it must steal, because the search takes time.
 const MORE_PATIENCE: u32 = 64;
@@ -156,8 +156,8 @@ impl CpuCaches {
             if level > 0 {
                 self.shrink_magazines(cache, slot);
             }
-        } else if path == Path::Refill && cache.load(slot).refills().is_multiple_of(PATIENCE) {
-            self.grow(cache, slot, level);
+        } else if cache.load(slot).is_one_in(PATIENCE, path) {
+            self.grow(cache, slot, level, path);
         }
     }
 
@@ -165,12 +165,12 @@ impl CpuCaches {
     pub fn grow_now(&self, cache: CacheRef) {
         if let Some(slot) = slot::current() {
             cache.load(slot).raise();
-            self.grow(cache, slot, cache.level(slot).load(Ordering::Relaxed));
+            self.grow(cache, slot, cache.level(slot).load(Ordering::Relaxed), Path::Refill);
         }
     }
 
     #[cold]
-    fn grow(&self, cache: CacheRef, slot: u32, level: u8) {
+    fn grow(&self, cache: CacheRef, slot: u32, level: u8, path: Path) {
         let (shape, now) = (cache.shape(), now());
         let room = Room::of(slot, Budget::of(shape));
         if level > 0 {
@@ -181,7 +181,7 @@ impl CpuCaches {
         }
         let kib = beyond(shape, level + 1) - beyond(shape, level);
         let grant = || self.grant(room, kib, now);
-        let asks = cache.load(slot).refills().is_multiple_of(MORE_PATIENCE);
+        let asks = cache.load(slot).is_one_in(MORE_PATIENCE, path);
         let is_granted = grant()
             || asks
                 && (self.take_from_another(cache, slot, grant)

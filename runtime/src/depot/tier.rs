@@ -5,12 +5,12 @@
 
 use super::magazine::{CountedStack, Deferred, Magazine, Stack, View};
 use super::spare::Spare;
-use crate::central::{self, CacheRef, Central, NO_SLOT};
+use crate::central::{self, CacheRef, Central, NO_SLOT, depot_budget};
 use crate::layout::{self, Region};
 use crate::observe::Events;
 use crate::page_heap::Metadata;
 use machine::slot::ARRAY;
-use machine::sync::{AtomicBool, AtomicUsize, Ordering, Site};
+use machine::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, Site};
 
 /// The tier. Zeroes are one that has not begun.
 #[derive(Debug)]
@@ -66,11 +66,24 @@ impl Depot {
         self.serves_slotless.load(Ordering::Relaxed)
     }
 
+    /// For tests: what a slot's depots hold is counted.
+    pub fn check_bytes(&self, slot: u32) {
+        let caches = self.central.caches().filter(|cache| cache.is_used_in(slot));
+        let held: usize = caches.map(|cache| Hints::of(cache, slot).bytes_beyond_one(cache)).sum();
+        assert_eq!(held, beyond_one(slot).load(Ordering::Relaxed), "bytes in depots of slot {slot}, and counted ones");
+    }
+
     /// Locks a slot's shard; see `central::Central::lock`.
     #[inline]
     pub fn lock(&self, cache: CacheRef, slot: u32, site: Site) -> Held {
         Held(self.central.lock(cache, slot, site))
     }
+}
+
+/// Bytes of objects in a slot's depots, without the lowest magazine of each. All-zero memory: none.
+fn beyond_one(slot: u32) -> &'static AtomicUsize {
+    // SAFETY: these bytes of the slot's area serve nothing else.
+    unsafe { &*Region::of_process().in_area(slot, layout::DEPOT_BYTES) }
 }
 
 /// A shard whose lock is held.
@@ -108,6 +121,12 @@ impl Hints {
         self.empty.topmost().is_some()
     }
 
+    /// Bytes of objects in the full magazines, without the lowest one. While no other thread changes them.
+    fn bytes_beyond_one(self, cache: CacheRef) -> usize {
+        let beyond = self.full.iter().take(self.full.len().saturating_sub(1));
+        beyond.map(View::len).sum::<usize>() * cache.object_bytes()
+    }
+
     /// The full and the empty magazines. For tests, while no other thread uses the heap.
     pub fn stacks(self) -> [&'static CountedStack; 2] {
         [self.full, self.empty]
@@ -121,17 +140,61 @@ impl Held {
 
     /// Pushes a magazine with objects.
     pub fn push_full(&self, magazine: Magazine) {
-        self.stacks().full.push(magazine);
+        let full = self.stacks().full;
+        if full.len() > 0 {
+            // Before it is there: if this thread vanishes in a fork, the count is too high, and never below zero.
+            self.beyond_one().fetch_add(magazine.len() * self.0.cache().object_bytes(), Ordering::Relaxed);
+        }
+        full.push(magazine);
     }
 
     /// Pops a magazine with objects.
     pub fn pop_full(&self) -> Option<Magazine> {
-        self.stacks().full.pop()
+        let full = self.stacks().full;
+        let magazine = full.pop()?;
+        let left = full.len();
+        if left > 0 {
+            self.beyond_one().fetch_sub(magazine.len() * self.0.cache().object_bytes(), Ordering::Relaxed);
+            if left < usize::from(self.least().load(Ordering::Relaxed)) {
+                self.least().store(left as u8, Ordering::Relaxed);
+            }
+        }
+        Some(magazine)
     }
 
     /// Takes all magazines, the full ones and the empty ones.
     pub fn take_all(&self) -> [Stack; 2] {
+        let beyond = self.stacks().bytes_beyond_one(self.0.cache());
+        if beyond > 0 {
+            self.beyond_one().fetch_sub(beyond, Ordering::Relaxed);
+        }
         self.stacks().stacks().map(CountedStack::take)
+    }
+
+    /// Whether the slot's depots keep no more than their budget.
+    pub(super) fn is_within_budget(&self) -> bool {
+        self.beyond_one().load(Ordering::Relaxed) <= depot_budget()
+    }
+
+    /// Number of full magazines that were not needed since the last call: the shard never had fewer, but for one.
+    /// Whatever it has now counts as the least of the next interval.
+    pub(super) fn end_interval(&self) -> usize {
+        let full = self.stacks().full.len();
+        let unneeded = full.min(self.least().load(Ordering::Relaxed).into()).saturating_sub(1);
+        self.least().store((full - unneeded).min(u8::MAX.into()) as u8, Ordering::Relaxed);
+        unneeded
+    }
+
+    /// Other shards' holders change it, too.
+    fn beyond_one(&self) -> &'static AtomicUsize {
+        beyond_one(self.0.slot)
+    }
+
+    /// Fewest full magazines since the last turn of upkeep, if there was more than one.
+    fn least(&self) -> &'static AtomicU8 {
+        let cache = self.0.cache();
+        // SAFETY: as above; there is a byte for each id.
+        unsafe { &*cache.chunk().in_area(self.0.slot, layout::DEPOT_LEAST + cache.id()) }
     }
 
     /// Keeps an empty magazine.

@@ -7,6 +7,8 @@ use crate::central::{self, CacheRef, NO_SLOT, Returned, Source};
 use crate::percpu;
 use machine::{here, slot};
 
+/// Most magazines that a slot steals at once.
+const STOLEN_AT_ONCE: usize = 8;
 /// Most magazines that a shard keeps: half of what its counter can hold.
 const MOST_KEPT: usize = 1 << 15;
 
@@ -19,25 +21,38 @@ impl Depot {
         self.leave(cache, slot, magazine)
     }
 
-    /// Steals a full magazine from one of `others` that keeps more than `spared`, and gives an empty one in return.
+    /// Steals a quarter of the full magazines that one of `others` keeps beyond `spared`, and gives empty ones in return.
+    /// All but one go to the slot's shard. One at a time, the two slots would contend for the other's lock.
     pub fn steal(
         &self, cache: CacheRef, slot: u32, mut others: impl Iterator<Item = u32>, spared: usize,
     ) -> Option<Magazine> {
-        let magazine = others.find_map(|other| {
+        let (other, mut stolen) = others.find_map(|other| {
             // With a stale count we pass by, or look in vain. A held lock is waited for: its holder moves few objects,
             // and a thread that passes by cuts a new span.
-            if Hints::of(cache, other).full_count() <= spared {
+            let most = Hints::of(cache, other).full_count().saturating_sub(spared).div_ceil(4).min(STOLEN_AT_ONCE);
+            if most == 0 {
                 return None;
             }
-            self.lock(cache, other, here!()).pop_full().map(|magazine| (other, magazine))
+            let held = self.lock(cache, other, here!());
+            let mut stolen = [const { None }; STOLEN_AT_ONCE];
+            stolen[..most].iter_mut().for_each(|place| *place = held.pop_full());
+            stolen[0].is_some().then_some((other, stolen))
+        })?;
+        let magazine = stolen[0].take()?;
+        let own = self.lock(cache, slot, here!());
+        let mut first = own.pop_empty();
+        let empty = stolen.map(|full| match full {
+            None => first.take(),
+            Some(full) => {
+                own.push_full(full);
+                own.pop_empty()
+            }
         });
-        let (other, magazine) = magazine?;
-        let magazine = self.leave(cache, slot, magazine)?;
-        let empty = self.lock(cache, slot, here!()).pop_empty();
-        if let Some(empty) = empty {
-            self.keep_empty(&self.lock(cache, other, here!()), empty);
-        }
-        Some(magazine)
+        drop(own);
+        let other = self.lock(cache, other, here!());
+        empty.into_iter().flatten().for_each(|empty| self.keep_empty(&other, empty));
+        drop(other);
+        self.leave(cache, slot, magazine)
     }
 
     /// A magazine of the given capacity, filled from spans of the slot's shard.
@@ -113,7 +128,8 @@ impl Depot {
         let (capacity, shape) = (self.central.capacity(cache, own.0.slot), cache.shape());
         let kept = (kept_bytes / (capacity.max(1) * shape.object_bytes())).min(MOST_KEPT);
         let limit = shape.depot_limit(self.central.miss_rate(cache, own.0.slot), capacity);
-        if own.stacks().full.len() <= limit.max(kept) {
+        let full = own.stacks().full.len();
+        if full <= kept || full <= limit && (full == 1 || shape.is_tuned() || own.is_within_budget()) {
             return;
         }
         let excess = own.pop_full();
@@ -174,6 +190,17 @@ impl Depot {
             magazine.push(object);
             self.deferred.push(magazine);
         }
+    }
+
+    /// Returns to the spans what a slot's shard did not need since the last call; returns the number of magazines.
+    pub fn trim_shard(&self, cache: CacheRef, slot: u32) -> usize {
+        // Without the lock, as in most shards there is nothing to return.
+        if Hints::of(cache, slot).full_count() <= 1 {
+            return 0;
+        }
+        let unneeded = self.lock(cache, slot, here!()).end_interval();
+        let pop = || self.lock(cache, slot, here!()).pop_full();
+        (0..unneeded).map_while(|_| pop()).map(|full| self.flush(cache, slot, full)).count()
     }
 
     /// Drains a slot's shard into the spans; returns the number of magazines that had objects.
