@@ -79,8 +79,8 @@ mutants! {
         + "Some(span)"
     in "runtime/src/central/shape.rs":
         "a process in which no thread has a slot divides by their number" by "heap upgrade"
-        - "let slots = slot::in_use().max(1);"
-        + "let slots = slot::in_use();"
+        - "slot::in_use().div_ceil(DEPOTS_AT_FULL_BUDGET).max(1)"
+        + "slot::in_use().div_ceil(DEPOTS_AT_FULL_BUDGET)"
     in "machine/host/src/sync/lock.rs":
         "a lock is released by a load and a store" by "depot exchange", "page map", "remote drain"
         - "let word = self.word.swap(0, Ordering::Release);"
