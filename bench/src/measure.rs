@@ -17,7 +17,7 @@ use lab::process::{Interrupt, Program, Run};
 use lab::suite;
 
 use crate::gate::Found;
-use crate::targets::{BEST_PEER, DEFAULTS, Figure, MOST_WORDS, Row};
+use crate::targets::{BEST_PEER, Figure, MOST_WORDS, Row};
 
 /// What a measurement may take, its dropped block not counted.
 const USUAL: Budget = Budget { seconds: &[(20.0, 40), (4.0, 100)], least: 10 };
@@ -55,7 +55,7 @@ impl Bench {
         if let Some(why) = &row.unmeasured {
             return Err(why.clone());
         }
-        let arms = (&row.arms, &row.words, &row.settings, row.is_over_defaults(), &row.environment);
+        let arms = (&row.arms, &row.words, &row.settings, row.over_settings(), &row.environment);
         let key = format!("{:?}", (&row.command, &row.probe, row.times, row.one_cpu, arms));
         let done = match self.done.get(&key) {
             Some(done) => Rc::clone(done),
@@ -146,11 +146,11 @@ impl Bench {
 
     /// Allocators, or what is told by a word; at least something that runs.
     fn arms(&self, row: &Row) -> Vec<Arm> {
-        if row.is_over_defaults() {
+        if let (Some(over), Some(settings)) = (&row.over, row.over_settings()) {
             let ours = self.allocators.iter().filter(|arm| arm.name == COMMENSAL);
             let pair = |ours: &Arm| {
-                let defaults = Arm { name: DEFAULTS.to_owned(), ..ours.clone() };
-                [defaults, Arm { settings: row.settings.clone(), ..ours.clone() }]
+                let other = Arm { name: over.clone(), settings: settings.map(str::to_owned), ..ours.clone() };
+                [other, Arm { settings: row.settings.clone(), ..ours.clone() }]
             };
             return ours.flat_map(pair).collect();
         }

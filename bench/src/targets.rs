@@ -14,6 +14,8 @@ pub const MOST_WORDS: usize = 24;
 pub const BEST_PEER: &str = "best peer";
 /// Our library without the row's settings.
 pub const DEFAULTS: &str = "default settings";
+/// Before the settings of our library in the other arm.
+const OTHER_SETTINGS: &str = "settings ";
 
 /// All rows and all peers.
 #[derive(Debug)]
@@ -228,8 +230,8 @@ impl Row {
         let others = [&self.over, &self.minus].into_iter().flatten();
         ensure!(self.probe.is_some() || others.count() == 0, "a row without a probe has no arms to be held against");
         ensure!(
-            !self.is_over_defaults() || self.settings.is_some(),
-            "found a row over default settings; expected settings of its own"
+            self.over_settings().is_none() || self.settings.is_some(),
+            "found a row over other settings; expected settings of its own"
         );
         if let Some(arms) = &self.arms {
             let named = [Some(&self.arm), self.over.as_ref(), self.minus.as_ref()];
@@ -241,9 +243,10 @@ impl Row {
 }
 
 impl Row {
-    /// Whether its arms are our library with the row's settings and without.
-    pub fn is_over_defaults(&self) -> bool {
-        self.over.as_deref() == Some(DEFAULTS)
+    /// If both arms are our library, the other arm's settings: none for the defaults.
+    pub fn over_settings(&self) -> Option<Option<&str>> {
+        let over = self.over.as_deref()?;
+        if over == DEFAULTS { Some(None) } else { over.strip_prefix(OTHER_SETTINGS).map(Some) }
     }
 }
 
@@ -351,10 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn row_over_default_settings_has_settings() {
+    fn row_over_other_settings_has_settings() {
         let row = format!("{}over = \"default settings\"\n", ROW.replace("command", "probe"));
         assert!(told(&row).contains("expected settings of its own"), "{}", told(&row));
         assert!(Targets::parse(&format!("{row}settings = \"harden:on\"\n"), "").is_ok());
+        let row = row.replace("default settings", "settings upkeep:off");
+        assert!(told(&row).contains("expected settings of its own"), "{}", told(&row));
+        let targets = Targets::parse(&format!("{row}settings = \"harden:on\"\n"), "").expect("it is sound");
+        assert_eq!(targets.rows[0].over_settings(), Some(Some("upkeep:off")));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::frame::Scale;
 use crate::kernels::{lifetimes, processes, threads};
-use crate::probes::{pair, peak, placed, swing};
+use crate::probes::{bursts, pair, peak, placed, swing};
 
 /// One kernel.
 pub struct Kernel {
@@ -85,6 +85,15 @@ peaks and ends. Prints a checksum; for malloc, first writes and free the nanosec
 and 99.99 % of the calls did not exceed, and the longest; last a line `memory`: the bytes held at the
 peak, those that stay, and those resident two intervals after the peak.",
         run: swing::run,
+    },
+    Probe {
+        name: "bursts",
+        arguments: bursts::ARGUMENTS,
+        about: "\
+Four threads that work in bursts, BURSTS (default 15) each, and pause for 0.1 to 3 times INTERVAL_MS
+(default 1000). Prints a checksum, a line `faults` with the minor page faults, and a line `memory`: the
+most bytes held.",
+        run: bursts::run,
     },
     Probe {
         name: "peak",

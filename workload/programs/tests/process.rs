@@ -47,6 +47,9 @@ fn probes_print_their_figures() {
     let output = run(&[PREFIX, "swing", "1", "1"]);
     let words: Vec<&str> = stdout(&output).lines().filter_map(|line| line.split(' ').next()).skip(1).collect();
     assert_eq!(words, ["malloc", "touch", "free", "memory"]);
+    let output = run(&[PREFIX, "bursts", "1", "2"]);
+    let words: Vec<&str> = stdout(&output).lines().filter_map(|line| line.split(' ').next()).skip(1).collect();
+    assert_eq!(words, ["faults", "memory"]);
     let output = run(&[PREFIX, "threads-placed", "one"]);
     let words: Vec<&str> = stdout(&output).split_whitespace().collect();
     assert!(matches!(words[..], [_, _, _, beside] if beside == "10000"), "{words:?}");
@@ -66,6 +69,7 @@ fn bad_usage_is_explained_in_one_line() {
         (&["threads-placed", "nowhere"], "`nowhere`"),
         (&["swing", "soon"], "soon"),
         (&["swing", "1000", "0"], "0"),
+        (&["bursts", "0"], "0"),
     ] {
         let output = run(&[&[PREFIX], words].concat());
         let line = str::from_utf8(&output.stderr).expect("the message is text");

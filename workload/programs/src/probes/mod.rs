@@ -1,5 +1,6 @@
 //! The probes: each measures one thing and prints figures instead of a checksum. They are no part of the suite.
 
+pub mod bursts;
 pub mod pair;
 pub mod peak;
 pub mod placed;
