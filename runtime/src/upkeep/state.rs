@@ -3,7 +3,7 @@
 //!
 //! Any threads run this at the same time. A lock without waiters protects the inside; threads that fail try again soon.
 
-use super::decay::{Decay, FEW_RUNS};
+use super::decay::{Decay, FEW_RUNS, LEAST_PATIENCE};
 use super::timetable::Timetable;
 use crate::caches::{heap, known_at};
 use crate::central::{coarse_time, units_since};
@@ -148,7 +148,7 @@ impl State {
         if is_inherited {
             // The holder vanished in a fork in the middle of a change: slots join again.
             inside.table = Timetable::new();
-            inside.decay = Decay::default();
+            inside.decay = Decay::NEW;
         }
         inside.table.advance(now_ns, interval_ns());
         let result = work(inside);
@@ -272,7 +272,7 @@ impl Report {
     /// Reads the statistics: each figure is exact; together they are exact at rest.
     pub fn read() -> Report {
         let Some(state) = known_at(&STATE) else {
-            return Report { is_on: UPKEEP.is_on(), patience: 1, ..Report::default() };
+            return Report { is_on: UPKEEP.is_on(), patience: LEAST_PATIENCE, ..Report::default() };
         };
         // Makes a new child notice the fork.
         percpu::enter();

@@ -129,13 +129,16 @@ impl State {
         }
         // Relaxed: of two threads that walk at once, one repeats work.
         let from = self.subreleased.load(Ordering::Relaxed).checked_sub(1)?;
-        let allowed = self.with(began, |inside| inside.allowance.refill(began, self.pages_per_second()));
-        if allowed.is_none_or(|pages| pages == 0) {
-            return Some(self.until_allowed_ns());
-        }
+        let looked = self.with(began, |inside| {
+            self.observe(inside, began);
+            (inside.allowance.refill(began, self.pages_per_second()), inside.decay.wanted())
+        });
+        let Some((1.., wanted)) = looked else { return Some(self.until_allowed_ns()) };
         let mut done = Subreleased::default();
         let pause_ns = interval_ns() / 2;
-        let next = heap().cpu.subrelease(from, coarse_of(pause_ns), &mut done);
+        // The objects came from magazines that were idle for half an interval.
+        let idle_ns = u64::from(wanted) * interval_ns() / 4 - pause_ns;
+        let next = heap().cpu.subrelease(from, coarse_of(idle_ns), &mut done);
         if done.is_more {
             self.subrelease_again_ns.store(began + pause_ns, Ordering::Relaxed);
         }
@@ -147,6 +150,15 @@ impl State {
         let _ = self.subreleased.compare_exchange(from + 1, to, Ordering::Relaxed, Ordering::Relaxed);
         // Without progress, another thread is draining.
         next.map(|next| if next == from { SOON_NS } else { 0 })
+    }
+
+    /// Looks at the pages of free runs.
+    fn observe(&self, inside: &mut Inside, now_ns: u64) {
+        let page_heap = heap().page_heap();
+        let (least, counts) = (page_heap.take_least_dirty(), &page_heap.counts);
+        let (refilled, in_use) = (counts.refilled.get(), counts.in_use.get());
+        let handed_out = counts.allocations.get() + inside.count_slow_paths();
+        inside.decay.observe(now_ns, interval_ns(), Seen { least, refilled, in_use, handed_out });
     }
 
     pub(super) fn count_reclaimed(&self, done: Reclaimed) {
@@ -217,11 +229,7 @@ pub(super) fn give_idle_pages_back(state: &State, now_ns: u64, most: u64) -> Lef
     let is_short = state.shortage.load(Ordering::Relaxed) == SHORT;
     let huge = if is_short { Huge::BreakUp } else { Huge::KeepWhole };
     let idle = state.with(now_ns, |inside| {
-        let (least, counts) = (page_heap.take_least_dirty(), &page_heap.counts);
-        let (refilled, in_use) = (counts.refilled.get(), counts.in_use.get());
-        let handed_out = counts.allocations.get() + inside.count_slow_paths();
-        let seen = Seen { least, refilled, in_use, handed_out };
-        inside.decay.observe(now_ns, interval_ns(), seen);
+        state.observe(inside, now_ns);
         let dirty = page_heap.counts.free_dirty.get();
         let idle = match is_short {
             true => inside.decay.idle_without_patience().min(dirty),
