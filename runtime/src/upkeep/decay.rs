@@ -72,6 +72,8 @@ pub struct Decay {
     awake: u32,
     /// Quarters beyond [`REST`] until this process rests.
     longer_rest: u32,
+    /// Quarters since a rest that was half as long or longer.
+    rest_calm: u32,
     /// Pages given back whose refill would still count.
     at_stake: u64,
     refilled: u64,
@@ -107,6 +109,7 @@ impl Decay {
         rested: 0,
         awake: 0,
         longer_rest: 0,
+        rest_calm: 0,
         at_stake: 0,
         refilled: 0,
         lately: 0,
@@ -190,6 +193,9 @@ impl Decay {
         // For the peak after a longer rest, pages would be kept in vain.
         if (1..LONGEST_REST).contains(&rested) {
             let longer = (TIMES_RESTED * (rested + 1)).min(LONGEST_REST).saturating_sub(REST);
+            if 2 * longer >= self.longer_rest {
+                self.rest_calm = 0;
+            }
             self.longer_rest = self.longer_rest.max(longer);
         }
     }
@@ -209,7 +215,10 @@ impl Decay {
         if self.calm >= CALM.max(2 * QUARTERS as u32 * self.patience()) {
             self.set_patience(self.patience() / 2);
             self.calm = 0;
-            self.longer_rest /= 2;
+        }
+        self.rest_calm = self.rest_calm.saturating_add(quarters as u32);
+        if self.rest_calm >= CALM {
+            (self.longer_rest, self.rest_calm) = (self.longer_rest / 2, 0);
         }
         for _ in 0..quarters.min(FORGETS * 16) {
             self.at_stake -= self.at_stake / FORGETS;
