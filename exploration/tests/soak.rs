@@ -166,6 +166,9 @@ fn process_that_swings_keeps_what_it_needs_until_it_stops() {
     let [first, later, peak, at_the_end] = ended.outcome.unwrap_or_else(|failure| panic!("{failure}"));
     println!("given back: {first} bytes, then {later}, and {at_the_end} after the end; {peak} at the peak");
     let all = SWINGS as u64 * (peak - STAYS);
-    assert!(first <= peak && later * 50 <= all, "{first} bytes went back, then {later} of {all} that were needed again");
+    assert!(
+        first <= peak && later * 50 <= all,
+        "{first} bytes went back, then {later} of {all} that were needed again"
+    );
     assert!(at_the_end * 4 >= (peak - STAYS) * 3, "{at_the_end} bytes went back at the end, of {peak}");
 }

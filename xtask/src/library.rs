@@ -26,6 +26,15 @@ pub fn command(root: &Path) -> Result<PathBuf, String> {
     Ok(release(root, &[])?.join("commensal"))
 }
 
+/// Runs a mixed load under the library for some minutes, with ten intervals of upkeep in a second.
+pub fn soak(root: &Path, minutes: u32) -> Result<(), String> {
+    let command = command(root)?;
+    let mut soak = Command::new(&command);
+    soak.args(["workload", "soak"]).arg(minutes.to_string());
+    soak.env("LD_PRELOAD", command.with_file_name("libcommensal.so")).env("COMMENSAL_CONF", "upkeep.interval_ms:100");
+    succeeds(soak.current_dir(root))
+}
+
 /// Builds some packages, or the usual ones, and says where they are.
 fn release(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;

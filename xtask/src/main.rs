@@ -2,7 +2,7 @@
 //!
 //! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, `reference` makes pages of the book of what the
 //! code says, `book` builds the book, `misuse` runs programs that misuse the heap, and `ci` runs these and Cargo's own checks in the order in which CI does;
-//! `equal-arms`, `explore`, `mutants`, `torture` and `valgrind` take longer than CI may, and are what `nightly` runs, with all of the tests' effort. Every check has
+//! `equal-arms`, `explore`, `mutants`, `soak`, `torture` and `valgrind` take longer than CI may, and are what `nightly` runs, with all of the tests' effort. Every check has
 //! a test in which it finds a planted violation. `targets` measures what has to be reached (bench/). `install` puts the library where C and C++ programs find it.
 
 mod book;
@@ -90,6 +90,12 @@ enum Task {
         /// How often each program; 100 take about a minute
         #[arg(default_value_t = 100)]
         times: u32,
+    },
+    /// Run a mixed load for some minutes: the process must not become larger after the first tenth
+    Soak {
+        /// For how long
+        #[arg(default_value_t = 60)]
+        minutes: u32,
     },
     /// Explore the runtime's protocols on the simulated machine, with new seeds
     Explore {
@@ -186,6 +192,7 @@ fn main() -> ExitCode {
         Task::Misuse { options } => misuse::run(&root(), &options),
         Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
         Task::Pages { command } => pages::run(&root(), &command),
+        Task::Soak { minutes } => library::soak(&root(), minutes),
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
         Task::Valgrind => torture::run_under_valgrind(&root()),
         Task::Manifests => simulated_manifests::run(&root()),

@@ -42,7 +42,7 @@ const fn step(name: &'static str, words: [&'static str; 2], figures: fn(&str) ->
     Step { name, words, figures, minutes }
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     step("explore", ["xtask explore --minutes 60", "xtask explore --minutes 1"], explored, [62.0, 3.0]),
     step(
         "mutants",
@@ -51,6 +51,7 @@ const STEPS: [Step; 11] = [
         [60.0, 3.0],
     ),
     step("torture", ["xtask torture --minutes 30", "xtask torture --minutes 0.5"], tortured, [32.0, 3.0]),
+    step("soak", ["xtask soak 60", "xtask soak 3"], |said| last_with(said, "drift: "), [62.0, 4.0]),
     step("valgrind", ["xtask valgrind"; 2], tests, [10.0; 2]),
     step(
         "tests",

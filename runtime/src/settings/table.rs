@@ -113,8 +113,8 @@ pub const TABLE: &[Setting] = &[
          their memory.",
     ),
     row("upkeep.interval_ms", Number(1, 86_400_000), "1000", "milliseconds", AnyTime).help(
-        "Length of an interval. Each slot has one turn per interval, and returns pages that were idle for one \
-         interval. The kernel's `vm.stat_interval`.",
+        "Length of an interval. Each slot has one turn per interval. Pages go back that were idle for some intervals. \
+         The kernel's `vm.stat_interval`.",
     ),
     row("upkeep.budget_mib", Number(1, 1_000_000), "1024", "MiB", AnyTime)
         .help("Memory that may be returned to the kernel per second. It bounds the cost of faulting pages in again."),

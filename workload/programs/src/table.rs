@@ -2,7 +2,7 @@
 
 use crate::frame::Scale;
 use crate::kernels::{lifetimes, processes, threads};
-use crate::probes::{bursts, pair, peak, placed, swing};
+use crate::probes::{bursts, pair, peak, placed, soak, swing};
 
 /// One kernel.
 pub struct Kernel {
@@ -94,6 +94,14 @@ Four threads that work in bursts, BURSTS (default 15) each, and pause for 0.1 to
 (default 1000). Prints a checksum, a line `faults` with the minor page faults, and a line `memory`: the
 most bytes held.",
         run: bursts::run,
+    },
+    Probe {
+        name: "soak",
+        arguments: soak::ARGUMENTS,
+        about: "\
+A mixed load for MINUTES (default 60). Prints for each tenth of the time the mean and the least of the
+memory in kB. Fails if a later tenth has more than 2 % more than the second.",
+        run: soak::run,
     },
     Probe {
         name: "peak",

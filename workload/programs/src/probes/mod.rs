@@ -4,6 +4,7 @@ pub mod bursts;
 pub mod pair;
 pub mod peak;
 pub mod placed;
+pub mod soak;
 pub mod swing;
 
 use std::fs;
