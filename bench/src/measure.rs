@@ -1,6 +1,8 @@
 //! Finds out a row's figure: a command runs once, a probe under all arms in blocks of shuffled order. Rows that run the same share one measurement.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::mem;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
@@ -17,6 +19,7 @@ use lab::process::{Interrupt, Program, Run};
 use lab::suite;
 
 use crate::gate::Found;
+use crate::probe::tail;
 use crate::targets::{BEST_PEER, Figure, MOST_WORDS, Row};
 
 /// What a measurement may take, its dropped block not counted.
@@ -111,8 +114,8 @@ impl Bench {
     /// One program, or all of the suite.
     fn subjects(&self, row: &Row, probe: &str) -> Result<Vec<Subject>> {
         let words: Vec<&str> = probe.split_whitespace().collect();
-        if let ["suite", which] = words[..] {
-            return self.suite(which);
+        if let ["suite", which, ref probe @ ..] = words[..] {
+            return self.suite(which, probe);
         }
         let mut program = match words[..] {
             ["bench", ref words @ ..] => Program::new(&self.own, ["bench", "probe"].iter().chain(words)),
@@ -130,18 +133,39 @@ impl Bench {
         Ok(vec![Subject { metrics: metrics(), read, prints_the_same: false, ..subject }])
     }
 
-    fn suite(&self, which: &str) -> Result<Vec<Subject>> {
+    /// The programs, run by a probe of ours if there is one.
+    fn suite(&self, which: &str, probe: &[&str]) -> Result<Vec<Subject>> {
+        let percent = if self.quick { 10 } else { 100 };
         let subjects = match which {
-            "kernels" => suite::kernels(&self.command, if self.quick { 10 } else { 100 }),
-            "programs" => {
-                let programs = suite::programs(self.scratch.path())?;
-                let missing: Vec<String> = programs.missing.iter().map(ToString::to_string).collect();
-                ensure!(missing.is_empty(), "{}", missing.join("; "));
-                programs.subjects
-            }
-            _ => bail!("the suite has kernels and programs; found {which}"),
+            "kernels" => suite::kernels(&self.command, percent),
+            "programs" => self.real_programs()?,
+            "all" => [suite::kernels(&self.command, percent), self.real_programs()?].into_iter().flatten().collect(),
+            _ => bail!("the suite has kernels, programs and all; found {which}"),
         };
-        Ok(subjects.into_iter().map(|subject| Subject { metrics: metrics(), read, ..subject }).collect())
+        let subjects = subjects.into_iter().map(|subject| Subject { metrics: metrics(), read, ..subject });
+        if probe.is_empty() {
+            return Ok(subjects.collect());
+        }
+        let library = self.scratch.path().join("libtail.so");
+        tail::compile(&library)?;
+        let run_by_probe = |mut subject: Subject| {
+            let program = &mut subject.program;
+            let words = ["bench", "probe"].iter().chain(probe).map(OsString::from);
+            let own = [mem::replace(&mut program.path, self.own.clone()).into()];
+            program.arguments = words.chain(own).chain(program.arguments.drain(..).skip(1)).collect();
+            program.environment.insert(tail::LIBRARY.into(), library.clone().into());
+            // The probe prints times.
+            Subject { prints_the_same: false, ..subject }
+        };
+        Ok(subjects.map(run_by_probe).collect())
+    }
+
+    fn real_programs(&self) -> Result<Vec<Subject>> {
+        let folder = tempfile::tempdir_in(self.scratch.path())?.keep();
+        let programs = suite::programs(&folder)?;
+        let missing: Vec<String> = programs.missing.iter().map(ToString::to_string).collect();
+        ensure!(missing.is_empty(), "{}", missing.join("; "));
+        Ok(programs.subjects)
     }
 
     /// Allocators, or what is told by a word; at least something that runs.
@@ -321,10 +345,15 @@ impl View<'_> {
             }
         };
         let compared = statistics::compare(&[ratios], rng).pop().expect("one candidate");
+        let other = self.row.beside.as_ref().map(|figure| {
+            let row = Row { figure: figure.clone(), beside: None, ..self.row.clone() };
+            View { row: &row, ..*self }.ratio(over, rng)
+        });
+        let other = other.transpose()?.map(|other| format!("; figure beside: {}, {}", short(other.now), other.beside));
         Ok(Found {
             now: compared.ratio,
             sees: compared.detectable.map(|effect| effect * compared.ratio),
-            beside,
+            beside: beside + &other.unwrap_or_default(),
             ..Found::default()
         })
     }
@@ -404,6 +433,9 @@ mod tests {
         let worst = of_blocks(&Row { worst: true, ..row(Figure::Wall, Some(BEST_PEER)) }, &measured);
         assert!(worst.as_ref().is_ok_and(|worst| worst.beside.contains("program1")));
         near(worst, 2.0);
+        let beside = Row { beside: Some(Figure::Quotient(3, 2)), ..row(Figure::Wall, Some(BEST_PEER)) };
+        let told = of_blocks(&beside, &measured).expect("there is a figure").beside;
+        assert!(told.contains("figure beside: 1, worst"), "{told}");
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub struct Row {
     /// Which figure of a run counts.
     #[serde(default)]
     pub figure: Figure,
+    /// Another figure, whose ratio is shown beside.
+    pub beside: Option<Figure>,
     /// How often the program runs for one measurement.
     pub times: Option<u32>,
     /// Whether it has to stay on one CPU.
@@ -220,6 +222,7 @@ impl Row {
             ensure!(is_alike, "the goal has another sign or unit than the must");
             ensure!(self.must.is_reached_by(goal.value), "the goal is worse than the must");
         }
+        ensure!(self.beside.is_none() || self.over.is_some(), "found beside without over; expected both");
         ensure!(self.over.is_none() || self.minus.is_none(), "found over and minus; expected one of them at most");
         let is_of_command = matches!(self.figure, Figure::After(_) | Figure::Minutes);
         ensure!(
@@ -329,6 +332,7 @@ mod tests {
         assert!(with("goal = \"≤ 4 µs\"\n").contains("another sign or unit"));
         assert!(with("probe = \"true\"\n").contains("found 2 of command"));
         assert!(with("over = \"glibc\"\n").contains("no arms"));
+        assert!(with("beside = \"2\"\n").contains("beside without over"));
         assert!(with("figure = \"0\"\n").contains("found the figure `0`"));
         let unknown = with("dinner = 1\n");
         assert!(unknown.contains("line 10") && unknown.contains("dinner"), "{unknown}");

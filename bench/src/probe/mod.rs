@@ -3,6 +3,7 @@
 mod blocks;
 mod rcu;
 mod recorder;
+pub mod tail;
 mod timing;
 
 use std::hint::black_box;
@@ -20,7 +21,7 @@ pub const WORD: &str = "probe";
 /// A probe and what its words are.
 type Probe = (&'static str, &'static str, fn(&[&str]) -> Result<Vec<f64>>);
 
-const ALL: [Probe; 9] = [
+const ALL: [Probe; 10] = [
     ("crowd", "THREADS: ns of a malloc and a free, by a thread beside so many", blocks::crowd),
     ("full-group", "GROUPS: ns of an allocation that a full group refuses, so many alive", full_group),
     ("handover", "BYTES THREADS: ns of a block that one thread allocates and another frees", blocks::handover),
@@ -30,6 +31,7 @@ const ALL: [Probe; 9] = [
     ("rcu", "read 0|1 ARM, synchronize ARM, checkpoint ARM or retire ARM: ns of one", rcu::figures),
     ("recorder", "THREADS ARM: ns of an increment of a counter that a registry has", recorder::figures),
     ("refused", "MIB: ns of a malloc that is refused with so much dirty, and MiB that it cost", blocks::refused),
+    ("tail", "PROGRAM WORDS: ns of its mallocs and frees, p99.9 first", tail::figures),
 ];
 
 /// Does what the words say.
