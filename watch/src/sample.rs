@@ -113,6 +113,7 @@ fn fill(writer: &mut Writer, round: u64) {
         contended: 17 + round,
         total_wait_ns: 1_500_000,
         max_wait_ns: 900,
+        max_hold_ns: 40,
     };
     *writer.push().expect("there is room") = lock;
 }

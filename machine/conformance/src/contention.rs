@@ -6,7 +6,9 @@
 use crate::case::{Findings, Outcome, ensure};
 use crate::runner::{Placement, Runner, crowd, repeat, wait_until};
 use crate::sync::{Middle, Operations};
-use machine::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Contention, Ordering, PLACES, Site, Waited};
+use machine::sync::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Contention, Ordering, PLACES, Site, Waited, measure_holds,
+};
 use machine::{clock, here, thread};
 
 crate::cases! {
@@ -14,6 +16,11 @@ crate::cases! {
     "sync::Contention" => contended, {
         "not counted" { acquire: |lock, _, site| lock.acquire(&Contention::new(), site) }
         "of one site for all" { acquire: |lock, contention, _| lock.acquire(contention, first_waiter()) }
+    }
+    "sync::measure_holds" => held, {
+        "not counted" { acquire: |lock, _, _| planted::acquire_unmeasured(lock) }
+        "of one site for all" { acquire: |lock, contention, _| lock.acquire(contention, first_waiter()) }
+        "of another lock" { acquire: planted::acquire_measuring_another }
     }
     "sync::Contention is bounded" => bounded, {
         "forgets what has no place" { record: planted::record_if_placed }
@@ -56,7 +63,7 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
         };
         runner.run(Placement::Anywhere, crowd(3, &job), None);
     }
-    let (first, second) = (at(&contention, "contention::first_waiter"), at(&contention, "contention::second_waiter"));
+    let (first, second) = (at(&contention, FIRST), at(&contention, SECOND));
     let holder = at(&contention, "contention::contended");
     for (waited, longest) in [(first, &longest[0]), (second, &longest[1])] {
         let longest = longest.load(Ordering::Relaxed);
@@ -75,6 +82,9 @@ pub fn contended(runner: &dyn Runner, operations: &Operations) -> Outcome {
     Ok(())
 }
 
+const FIRST: &str = "contention::first_waiter";
+const SECOND: &str = "contention::second_waiter";
+
 fn first_waiter() -> Site {
     here!()
 }
@@ -86,6 +96,42 @@ fn second_waiter() -> Site {
 fn at(contention: &Contention, name: &str) -> Waited {
     let of_name = contention.sites().filter(|(site, _)| site.to_string() == name);
     of_name.map(|(_, waited)| waited).fold(Waited::default(), Waited::and)
+}
+
+/// The body of [`measure_holds`]: threads take the lock at two sites; one site's holds are long, and the other's short.
+pub fn held(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const LONG_NS: u64 = 2_000_000;
+    const SHORT_NS: u64 = 20_000;
+    const ROUNDS: usize = 20;
+    thread::enter();
+    let (lock, contention) = (Middle::new(), Contention::new());
+    let longest = [const { AtomicU64::new(0) }; 2];
+    let hold = |at: usize, site, ns: u64| {
+        let before_ns = clock::thread_ns();
+        (operations.acquire)(&lock, &contention, site);
+        let since_ns = clock::thread_ns();
+        while clock::thread_ns() < since_ns + ns {}
+        (operations.release)(&lock);
+        longest[at].fetch_max(clock::thread_ns() - before_ns, Ordering::Relaxed);
+    };
+    hold(0, first_waiter(), LONG_NS);
+    ensure!(at(&contention, FIRST).max_hold_ns == 0, "a hold was measured that nobody asked for");
+    // SAFETY: the contention outlives all holds.
+    unsafe { measure_holds() };
+    let job = |number: usize| match number {
+        0 => hold(0, first_waiter(), LONG_NS),
+        _ => (0..ROUNDS).for_each(|_| hold(1, second_waiter(), SHORT_NS)),
+    };
+    runner.run(Placement::Anywhere, crowd(3, &job), None);
+    let [first, second] = [FIRST, SECOND].map(|name| at(&contention, name).max_hold_ns);
+    let [most_of_first, most_of_second] = longest.each_ref().map(|longest| longest.load(Ordering::Relaxed));
+    for (ns, held, most) in [(LONG_NS, first, most_of_first), (SHORT_NS, second, most_of_second)] {
+        let is_plausible = (ns * 9 / 10..=most).contains(&held);
+        ensure!(is_plausible, "holds of {ns} ns, at most {most} ns, were measured as {held} ns");
+    }
+    let lost = contention.lost().max_hold_ns;
+    ensure!(contention.report().waited.max_hold_ns == first.max(second) && lost == 0, "sites {first} and {second} ns");
+    Ok(())
 }
 
 /// More sites than a table has places; each has a function of its own.
@@ -137,6 +183,7 @@ fn fill_tables(runner: &dyn Runner, operations: &Operations) -> Outcome {
         contended: u64::from(RECORDERS) * MANY.len() as u64,
         total_wait_ns: u64::from(RECORDERS) * ((1 << MANY.len()) - 1),
         max_wait_ns: 1 << (MANY.len() - 1),
+        max_hold_ns: 0,
     };
     for table in &tables {
         let (all, lost, sites) = (table.report().waited, table.lost(), table.sites().map(|(site, _)| site.to_string()));
@@ -160,7 +207,7 @@ const RECORDERS: u32 = 2;
 
 fn check_reading(table: &Contention, findings: &Findings) {
     let all = table.report().waited;
-    for Waited { contended, total_wait_ns, max_wait_ns } in
+    for Waited { contended, total_wait_ns, max_wait_ns, .. } in
         table.sites().map(|(_, waited)| waited).chain([table.lost(), all])
     {
         let numbers = [contended, total_wait_ns, max_wait_ns];
@@ -174,6 +221,21 @@ fn check_reading(table: &Contention, findings: &Findings) {
 
 mod planted {
     use super::*;
+    use machine::sync::Acquired;
+
+    pub(super) fn acquire_unmeasured(lock: &Middle) -> Acquired {
+        while !lock.try_acquire() {
+            core::hint::spin_loop();
+        }
+        Acquired::Clean
+    }
+
+    pub(super) fn acquire_measuring_another(lock: &Middle, contention: &Contention, site: Site) -> Acquired {
+        static OTHER: Middle = Middle::new();
+        let acquired = acquire_unmeasured(lock);
+        OTHER.measure_hold(contention, site);
+        acquired
+    }
 
     pub(super) fn record_if_placed(contention: &Contention, site: Site, wait_ns: u64) {
         let has_place = |(other, _): (Site, Waited)| other.to_string() == site.to_string();

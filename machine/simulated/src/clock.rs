@@ -11,6 +11,11 @@ pub fn now_ns() -> u64 {
     here.with(|engine| engine.time_ns())
 }
 
+/// Nanoseconds that pass for the calling thread; the simulation does not count how long each thread has run.
+pub fn thread_ns() -> u64 {
+    now_ns()
+}
+
 pub const IS_STEADY: bool = true;
 
 pub const COARSE_NS: u64 = 384;

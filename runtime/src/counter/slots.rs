@@ -23,6 +23,7 @@
 
 use super::Reading;
 use crate::percpu::{self, Block, Cells};
+use machine::here;
 use machine::slot::{self, DRAWN, MARK, Mode, Pair, Stored, WIDEST};
 use machine::sync::{Acquired, AtomicU32, Ordering, Site, order_reads, order_writes};
 
@@ -154,6 +155,7 @@ fn try_moving_edges<R>(block: Block, work: impl FnOnce(Edges) -> R) -> Option<R>
     if abandoned {
         edges.repair();
     }
+    lock.measure_hold(block.area().block_contention(), here!());
     let result = work(edges);
     // SAFETY: acquired above.
     unsafe { lock.release() };

@@ -9,11 +9,13 @@ use crate::sandbox;
 use crate::settings::{self, Key};
 use crate::upkeep;
 use core::fmt::{self, Write};
+use machine::sync::measure_holds;
 use machine::{process, slot};
 
 const STATS: Key = Key::of("stats");
 const SLABINFO: Key = Key::of("slabinfo");
 const LOCKS: Key = Key::of("locks");
+const HOLDS: Key = Key::of("locks.holds");
 const CONTROL: Key = Key::of("control");
 const LAZY: Key = Key::of("lazy");
 const SANDBOX: Key = Key::of("sandbox");
@@ -34,6 +36,10 @@ pub fn apply_environment() {
     settings::read_environment(|what| complain(format_args!("{what}; ignored")));
     if SYSCALLS.is("libc") {
         process::map_by_library();
+    }
+    if HOLDS.is_on() {
+        // SAFETY: the contentions of the runtime's locks last as long as the process.
+        unsafe { measure_holds() };
     }
     print_at_exit(STATS.is("exit"), report::print);
     print_at_exit(SLABINFO.is("exit"), report::print_slabinfo);

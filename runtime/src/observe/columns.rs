@@ -19,6 +19,8 @@ pub struct Row {
     pub max_wait_ns: u64,
     /// The average wait in nanoseconds, rounded down.
     pub avg_wait_ns: u64,
+    /// The longest hold in nanoseconds of CPU time; 0 unless they are measured.
+    pub max_hold_ns: u64,
     /// The class of the locks.
     pub class: &'static str,
     /// The function that waited.
@@ -28,24 +30,28 @@ pub struct Row {
 impl Row {
     /// A row of waits.
     pub fn new(class: &'static str, caller: Site, waited: Waited) -> Self {
-        let Waited { contended, total_wait_ns, max_wait_ns } = waited;
-        Row { contended, total_wait_ns, max_wait_ns, avg_wait_ns: waited.avg_wait_ns(), class, caller }
+        let Waited { contended, total_wait_ns, max_wait_ns, max_hold_ns } = waited;
+        Row { contended, total_wait_ns, max_wait_ns, avg_wait_ns: waited.avg_wait_ns(), max_hold_ns, class, caller }
     }
 
-    /// As wide as in perf.
-    fn write_text(&self, out: &mut impl Write) -> fmt::Result {
+    /// As wide as in perf. Holds, which perf does not know, have a column only if they were measured.
+    fn write_text(&self, out: &mut impl Write, has_holds: bool) -> fmt::Result {
         let times = [self.total_wait_ns, self.max_wait_ns, self.avg_wait_ns].map(time);
         let [total, max, avg] = times.each_ref().map(Text::as_str);
         let Row { contended, class, caller, .. } = self;
-        writeln!(out, "{contended:>10} {total:>12} {max:>12} {avg:>12}   {class:>10}   {caller}")
+        write!(out, "{contended:>10} {total:>12} {max:>12} {avg:>12} ")?;
+        if has_holds {
+            write!(out, "{:>12} ", time(self.max_hold_ns).as_str())?;
+        }
+        writeln!(out, "  {class:>10}   {caller}")
     }
 
     /// Names of classes and functions need no escapes.
     fn write_json(&self, out: &mut impl Write) -> fmt::Result {
-        let Row { contended, total_wait_ns, max_wait_ns, avg_wait_ns, class, caller } = self;
+        let Row { contended, total_wait_ns, max_wait_ns, avg_wait_ns, max_hold_ns, class, caller } = self;
         write!(out, "  {{ \"contended\": {contended}, \"total_wait_ns\": {total_wait_ns}, ")?;
         write!(out, "\"max_wait_ns\": {max_wait_ns}, \"avg_wait_ns\": {avg_wait_ns}, ")?;
-        write!(out, "\"type\": \"{class}\", \"caller\": \"{caller}\" }}")
+        write!(out, "\"max_hold_ns\": {max_hold_ns}, \"type\": \"{class}\", \"caller\": \"{caller}\" }}")
     }
 }
 
@@ -53,10 +59,10 @@ fn time(ns: u64) -> Text<16> {
     Text::of(Shown { unit: Unit::Nanoseconds, value: ns, now_ns: 0 })
 }
 
-/// Shows the rows of a class that have waits. Returns the waits that have no row.
+/// Shows the rows of a class that have waits or holds. Returns the waits that have no row.
 pub fn rows_of(class: &'static str, contention: &Contention, show: impl FnMut(Row)) -> Waited {
     let rows = contention.sites().map(|(site, waited)| Row::new(class, site, waited));
-    rows.filter(|row| row.contended > 0).for_each(show);
+    rows.filter(|row| row.contended > 0 || row.max_hold_ns > 0).for_each(show);
     contention.lost()
 }
 
@@ -96,25 +102,29 @@ impl Table {
     }
 
     fn insert(&mut self, row: Row) {
-        let total = |row: &Option<Row>| row.map_or(0, |row| row.total_wait_ns);
+        let total = |row: &Option<Row>| row.map_or(0, |row| row.total_wait_ns.max(row.max_hold_ns));
         let out = insert(&mut self.rows, &mut self.len, Some(row), total);
-        if let Some(Row { contended, total_wait_ns, max_wait_ns, .. }) = out.flatten() {
-            self.lost = self.lost.and(Waited { contended, total_wait_ns, max_wait_ns });
+        if let Some(Row { contended, total_wait_ns, max_wait_ns, max_hold_ns, .. }) = out.flatten() {
+            self.lost = self.lost.and(Waited { contended, total_wait_ns, max_wait_ns, max_hold_ns });
         }
     }
 
-    /// The rows, in falling order of total wait.
+    /// The rows, in falling order of the total wait or, if that is longer, the longest hold.
     fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows[..self.len].iter().flatten()
     }
 
     /// Writes the table like `perf lock contention`, a line at a time.
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
-        out.write_str(match self.len {
-            0 => "commensal: no lock was contended\n",
-            _ => " contended   total wait     max wait     avg wait         type   caller\n\n",
-        })?;
-        self.rows().try_for_each(|row| row.write_text(out))?;
+        let has_holds = self.rows().any(|row| row.max_hold_ns > 0);
+        match self.len {
+            0 => out.write_str("commensal: no lock was contended\n")?,
+            _ => {
+                let hold = if has_holds { "     max hold" } else { "" };
+                writeln!(out, " contended   total wait     max wait     avg wait{hold}         type   caller\n")?;
+            }
+        }
+        self.rows().try_for_each(|row| row.write_text(out, has_holds))?;
         let Waited { contended, total_wait_ns, .. } = self.lost;
         if contended > 0 {
             let total = time(total_wait_ns);
@@ -172,7 +182,7 @@ mod tests {
         (0..records).fold(Waited::default(), |all, _| {
             let wait_ns = (next() as u64 & 0xffff_ffff) >> (next() % 32);
             contentions[next() % contentions.len()].record(sites[next() % sites.len()], wait_ns);
-            all.and(Waited { contended: 1, total_wait_ns: wait_ns, max_wait_ns: wait_ns })
+            all.and(Waited { contended: 1, total_wait_ns: wait_ns, max_wait_ns: wait_ns, max_hold_ns: 0 })
         })
     }
 
@@ -208,7 +218,7 @@ text_is_in_the_columns_and_units_of_perf
         let site = many_sites()[7];
         [10, 4, 5].into_iter().for_each(|wait_ns| contention.record(site, wait_ns));
         let expected = "{ \"locks\": [\n  { \"contended\": 3, \"total_wait_ns\": 19, \"max_wait_ns\": 10, \
-             \"avg_wait_ns\": 6, \
+             \"avg_wait_ns\": 6, \"max_hold_ns\": 0, \
              \"type\": \"page heap\", \"caller\": \"observe::columns::tests::many_sites::a7\" }\n\
              ], \"lost\": { \"contended\": 0, \"total_wait_ns\": 0 } }\n";
         assert_eq!(written(|out| table_of(&[contention]).write_json(out)), expected);

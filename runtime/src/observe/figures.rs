@@ -196,6 +196,8 @@ macro_rules! with_figures {
             contended: Counter Count, "Acquisitions that did not succeed at once.", |lock| lock.contended;
             total_wait_ns: Counter Nanoseconds, "Total time waited.", |lock| lock.total_wait_ns;
             max_wait_ns: Gauge Nanoseconds Most, "The longest wait.", |lock| lock.max_wait_ns;
+            max_hold_ns: Gauge Nanoseconds Most,
+                "The longest hold, in CPU time of the holder; 0: `locks.holds` is off.", |lock| lock.max_hold_ns;
         }
     }
         }

@@ -49,4 +49,8 @@ classes! {
     quarantines: "quarantine",
     /// Large blocks of groups, one lock for each, and the list of groups.
     groups: "group",
+    /// The step from one grace period to the next.
+    grace_periods: "grace period",
+    /// The state of upkeep.
+    upkeep: "upkeep",
 }

@@ -4,11 +4,12 @@
 //! step, and lets go again (`synchronize`). So callers share grace periods, and a thread that vanishes in a fork holds
 //! the lock for a short time only. A program that polls drives them as well as one that waits.
 
+use crate::caches::heap;
 use crate::settings::Key;
 use core::fmt;
 use core::panic::Location;
 use machine::sync::{AtomicU32, AtomicU64, Lock, Ordering, order_after_change, spin_loop, wait, wake_all};
-use machine::{clock, code};
+use machine::{clock, code, here, root};
 
 /// Rank of the lock, for which no thread waits.
 const GRACE_RANK: u8 = 0;
@@ -73,6 +74,9 @@ impl Grace {
     pub(super) fn if_free<R>(&self, work: impl FnOnce(&Self) -> R) -> Option<R> {
         if !self.lock.try_acquire() && !self.lock.try_inherit() {
             return None;
+        }
+        if root::is_installed() {
+            self.lock.measure_hold(&heap().locks().grace_periods, here!());
         }
         let result = work(self);
         // SAFETY: acquired above.

@@ -70,6 +70,10 @@ pub const TABLE: &[Setting] = &[
         .help("Print the slab table when the program exits, in the columns of the kernel's `/proc/slabinfo`."),
     row("locks", one_of("off exit json"), "off", "", AtStart)
         .help("Print the lock report when the program exits, in the columns of `perf lock contention` or as JSON."),
+    row("locks.holds", one_of("off on"), "off", "", AtStart).help(
+        "`on`: measure for the lock report how long each lock is held, in CPU time of its holder. Each hold then \
+         takes some 500 ns more.",
+    ),
     row("observe", Process, "off", "", AtStart).help(
         "Processes that write a statistics page, which `commensal top` and `commensal stat` read. `on`: each \
          process that inherits the setting, once it is 50 ms old or holds some MiB. A process number: that \

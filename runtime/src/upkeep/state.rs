@@ -15,7 +15,7 @@ use crate::settings::Key;
 use core::cell::UnsafeCell;
 use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, fence, spin_loop, wake_one};
 use machine::thread::{self, FIRST_GENERATION};
-use machine::{clock, slot};
+use machine::{clock, here, root, slot};
 
 /// Above all others: the holder takes no other lock.
 const UPKEEP_RANK: u8 = 7;
@@ -142,6 +142,9 @@ impl State {
         let is_inherited = !is_ours && self.lock.try_inherit();
         if !is_ours && !is_inherited {
             return None;
+        }
+        if root::is_installed() {
+            self.lock.measure_hold(&heap().locks().upkeep, here!());
         }
         // SAFETY: this thread holds the lock.
         let inside = unsafe { &mut *self.inside.get() };

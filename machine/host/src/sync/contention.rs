@@ -14,6 +14,7 @@
 //! Runs at the same time: any number of threads, also in signal handlers. There is no lock, and a thread that waits for
 //! one may record. If a thread vanishes in a fork while it records, it leaves a counted wait without a time.
 
+use super::hold;
 use super::site::Site;
 use super::{AtomicPtr, AtomicU64, Ordering};
 use core::ptr::null_mut;
@@ -54,6 +55,8 @@ pub struct Waited {
     pub total_wait_ns: u64,
     /// Longest single wait in nanoseconds.
     pub max_wait_ns: u64,
+    /// Longest hold in nanoseconds of CPU time; 0 unless [holds are measured](super::measure_holds).
+    pub max_hold_ns: u64,
 }
 
 /// A reading of [`Contention`].
@@ -77,6 +80,7 @@ impl Waited {
             contended: self.contended + other.contended,
             total_wait_ns: self.total_wait_ns.saturating_add(other.total_wait_ns),
             max_wait_ns: self.max_wait_ns.max(other.max_wait_ns),
+            max_hold_ns: self.max_hold_ns.max(other.max_hold_ns),
         }
     }
 }
@@ -84,6 +88,11 @@ impl Waited {
 impl Waits {
     const fn new() -> Self {
         Waits { contended: AtomicU64::new(0), total_wait_ns: AtomicU64::new(0), max_wait_ns: AtomicU64::new(0) }
+    }
+
+    /// The key of the place's holds.
+    fn key(&self) -> *mut () {
+        (&raw const *self).cast_mut().cast()
     }
 
     /// Counts a wait, then adds it, then makes it the longest if it is. A reading goes the other way round.
@@ -105,7 +114,8 @@ impl Waits {
         let max_wait_ns = self.max_wait_ns.load(Ordering::Acquire);
         let total_wait_ns = self.total_wait_ns.load(Ordering::Acquire);
         // Relaxed: the last.
-        Waited { contended: self.contended.load(Ordering::Relaxed), total_wait_ns, max_wait_ns }
+        let contended = self.contended.load(Ordering::Relaxed);
+        Waited { contended, total_wait_ns, max_wait_ns, max_hold_ns: hold::longest_ns(self.key()) }
     }
 }
 
@@ -119,6 +129,10 @@ impl Contention {
     /// Records a wait at `site`, for locks other than [`Lock`](super::Lock), which records its own.
     pub fn record(&self, site: Site, wait_ns: u64) {
         self.waits_of(site).record(wait_ns);
+    }
+
+    pub(super) fn record_hold(&self, site: Site, hold_ns: u64) {
+        hold::record(self.waits_of(site).key(), hold_ns);
     }
 
     pub(super) fn count_out_of_order(&self) {

@@ -20,11 +20,13 @@
 //!
 //! Accounting follows Linux's lock-contention tracing. It takes a timestamp only after the first try failed, and
 //! updates counters after acquisition. So an uncontended pass costs only the atomic exchange.
+//! How long locks are held is measured only on demand, see `hold`.
 //!
 //! Without handlers, ranks only rise; [`ContentionReport::out_of_order`](super::ContentionReport::out_of_order) counts
 //! the exceptions. Runs at the same time: any number of threads.
 
 use super::contention::Contention;
+use super::hold;
 use super::site::Site;
 use super::wait::{wait, wake_one};
 use super::{AtomicU32, Ordering, compiler_fence, spin_loop};
@@ -102,7 +104,19 @@ impl<const RANK: u8> Lock<RANK> {
     /// Takes the lock, and waits for it unless that might be for ever. Records a wait under `site`.
     #[inline]
     pub fn acquire(&self, contention: &Contention, site: Site) -> Acquired {
-        if self.try_in_order() { Acquired::Clean } else { self.acquire_slow(contention, site) }
+        let acquired = if self.try_in_order() { Acquired::Clean } else { self.acquire_slow(contention, site) };
+        if acquired != Acquired::WouldDeadlock {
+            self.measure_hold(contention, site);
+        }
+        acquired
+    }
+
+    /// Begins to measure a hold, if holds are measured; for a lock that was not taken by [`Self::acquire`].
+    #[inline]
+    pub fn measure_hold(&self, contention: &Contention, site: Site) {
+        if hold::is_on() {
+            hold::begin(self.word.as_ptr().cast(), contention, site);
+        }
     }
 
     /// Takes the lock if it is free, and the thread holds none of its rank or above; for a fast path of the caller's
@@ -187,6 +201,9 @@ impl<const RANK: u8> Lock<RANK> {
     /// The calling thread holds it.
     #[inline]
     pub unsafe fn release(&self) {
+        if hold::is_on() {
+            hold::end(self.word.as_ptr().cast());
+        }
         // Release pairs with the acquires above. Exchange, not store: if a waiter set its mark before this, we see it
         // and wake a sleeper. If it does afterwards, the word is free, and the kernel refuses the sleep.
         let word = self.word.swap(0, Ordering::Release);

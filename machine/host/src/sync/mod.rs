@@ -2,6 +2,7 @@
 //! replaces them with its own of the same shape.
 
 mod contention;
+mod hold;
 mod lock;
 mod order;
 mod site;
@@ -13,6 +14,7 @@ pub use core::sync::atomic::{
     AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 pub use core::sync::atomic::{compiler_fence, fence};
+pub use hold::measure_holds;
 pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Lock};
 pub use order::{KEEPS_ORDER, order_after_change, order_reads, order_writes};

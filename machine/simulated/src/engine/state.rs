@@ -1,7 +1,7 @@
 //! State of the process that the host's sources keep in statics. It all lies in one section of the program, and each
 //! simulation starts with that section's initial contents.
 
-use crate::{fault, kick, root, sandbox, slot, thread};
+use crate::{fault, kick, root, sandbox, slot, sync, thread};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::AtomicU8;
@@ -59,6 +59,7 @@ pub fn name(at: usize) -> Option<String> {
         kick::names_of_state().collect(),
         root::names_of_state().collect(),
         sandbox::names_of_state().collect(),
+        sync::names_of_state().collect(),
     ];
     let all = modules.into_iter().flatten().chain(slot::names_of_state()).chain(thread::names_of_state());
     let (start, bytes, name) = all.into_iter().find(|(start, bytes, _)| (*start..start + bytes).contains(&at))?;

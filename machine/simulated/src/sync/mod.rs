@@ -3,6 +3,8 @@
 mod atomic;
 #[path = "../../../host/src/sync/contention.rs"]
 mod contention;
+#[path = "../../../host/src/sync/hold.rs"]
+mod hold;
 #[path = "../../../host/src/sync/lock.rs"]
 mod lock;
 #[path = "../../../host/src/sync/order.rs"]
@@ -18,6 +20,8 @@ pub use atomic::{
 pub(crate) use atomic::{STORES_TAKE_NS, empty_all_buffers};
 pub use contention::{Contention, ContentionReport, PLACES, Waited};
 pub use core::sync::atomic::Ordering;
+pub use hold::measure_holds;
+pub(crate) use hold::names_of_state;
 pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Lock};
 pub use order::{KEEPS_ORDER, order_after_change, order_reads, order_writes};
