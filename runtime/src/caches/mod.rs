@@ -9,6 +9,7 @@ mod debug;
 mod errors;
 mod harden;
 mod heap;
+mod many;
 mod object_cache;
 mod reading;
 mod serve;

@@ -12,10 +12,10 @@ use super::chunk::{Chunks, Descriptor};
 use super::ring::Ring;
 use super::shrinking::Shrinking;
 use super::tally::Tally;
-use crate::layout::{IDS, Region};
+use crate::layout::Region;
 use crate::page_heap::PageHeap;
-use machine::slot;
-use machine::sync::{Acquired, AtomicPtr, Ordering, Site};
+use machine::sync::{Acquired, AtomicPtr, AtomicU32, Ordering, Site};
+use machine::{here, slot};
 
 /// The tier. Zeroes are one that has not begun.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(super) struct Cold {
     tally: Tally,
     chunks: Chunks,
     shrinking: Shrinking,
+    /// The number at which the next part of a drain begins; see `part`.
+    turn: AtomicU32,
     /// The first cache whose spans may wait for a grace period.
     pub(super) waiting: AtomicPtr<CacheState>,
 }
@@ -63,6 +65,15 @@ impl Central {
 
     // ---- which caches there are ----
 
+    /// One more than the highest number that a cache may have.
+    pub(super) fn numbers(&self) -> u32 {
+        (self.cold.chunks.count() + 1) * STRIDE
+    }
+
+    pub(super) fn turn(&self) -> &AtomicU32 {
+        &self.cold.turn
+    }
+
     /// The cache of a number, which need not exist.
     pub fn cache(&self, number: u32) -> CacheRef {
         let (chunk, id) = (number / STRIDE, (number % STRIDE) as usize);
@@ -71,9 +82,7 @@ impl Central {
 
     /// All caches that exist, the size classes first. Without the drain lock, a cache may end while it is shown.
     pub fn caches(&self) -> impl Iterator<Item = CacheRef> {
-        let numbers = |chunk: u32| chunk * STRIDE + 1..chunk * STRIDE + IDS as u32;
-        let chunks = 0..=self.cold.chunks.count();
-        chunks.flat_map(numbers).map(|number| self.cache(number)).filter(|cache| cache.exists())
+        self.parts().flat_map(|part| self.caches_of(part))
     }
 
     /// The cache of the span at an address, if there is one.
@@ -152,7 +161,11 @@ impl Central {
     /// Locks a slot's shard. A signal handler that must not wait gets the nearest free neighbour's.
     pub fn lock(&self, cache: CacheRef, slot: u32, site: Site) -> Held {
         cache.mark_used_in(slot);
-        if cache.lock(slot).try_in_order() { Held::new(cache, slot) } else { self.lock_slowly(cache, slot, site) }
+        if !cache.lock(slot).try_in_order() {
+            return self.lock_slowly(cache, slot, site);
+        }
+        cache.lock(slot).measure_hold(&self.page_heap.locks().shards, site);
+        Held::new(cache, slot)
     }
 
     #[cold]
@@ -180,7 +193,10 @@ impl Central {
     /// Locks a slot's shard if it is free.
     pub fn try_lock(&self, cache: CacheRef, slot: u32) -> Option<Held> {
         // `then`, not `then_some`: dropping a `Held` releases the lock.
-        cache.lock(slot).try_acquire().then(|| Held::new(cache, slot))
+        cache.lock(slot).try_acquire().then(|| {
+            cache.lock(slot).measure_hold(&self.page_heap.locks().shards, here!());
+            Held::new(cache, slot)
+        })
     }
 
     /// Repairs the shard after its holder vanished in a fork. Ring and spans may be half-changed.

@@ -14,7 +14,7 @@
 
 use super::slot_word::{Marked, Side, SlotWord};
 use super::tier::CpuCaches;
-use crate::central::{CacheRef, Charged, NO_SLOT, Subreleased, coarse_time};
+use crate::central::{CacheRef, Charged, NO_SLOT, Part, Subreleased, coarse_time};
 use crate::depot::Magazine;
 use crate::observe::Why;
 use crate::page_heap::{Occupancy, PAGE};
@@ -29,14 +29,16 @@ const AT_ONCE: usize = 96;
 pub enum Which<'a> {
     /// Of all caches.
     All,
+    /// Of a part of all caches.
+    Part(Part),
     /// Of one cache.
     One(CacheRef),
     /// Of a table's caches, and of those below it.
     Of(&'a Charged),
     /// Of caches that have grown in the slot; see `resize`.
     Grown,
-    /// Of caches that, at a coarse time, have not missed in the slot for more than so many units.
-    Idle(u32, u32),
+    /// Of a part's caches that, at a coarse time, have not missed in the slot for more than so many units.
+    Idle(Part, u32, u32),
 }
 
 /// The result of a drain.
@@ -76,6 +78,9 @@ impl CpuCaches {
             false if lock.try_inherit() => Acquired::Abandoned,
             false => Acquired::WouldDeadlock,
         };
+        if acquired != Acquired::WouldDeadlock {
+            lock.measure_hold(&self.depot.central.page_heap.locks().drain, here!());
+        }
         self.as_drainer(acquired, work)
     }
 
@@ -113,18 +118,25 @@ impl CpuCaches {
         (released + purged).max(usize::from(magazines > 0))
     }
 
-    /// Drains all caches and page lists into the page heap. To keep 0, releases wholly free segments, as no walk of the
-    /// spans can run. If the machine refuses a kick, magazines stay. Returns magazines emptied and bytes released.
+    /// Drains all caches, part by part, and page lists into the page heap. To keep 0, releases wholly free segments as
+    /// the drainer, because then no walk of the spans can run. If the machine refuses a kick, magazines stay. Returns
+    /// magazines emptied and bytes released.
     fn drain_all(&self, keep: usize) -> (usize, usize) {
-        let drained = self.as_only_drainer(here!(), || {
-            let heap = &self.depot.central.page_heap;
-            let magazines = self.drain(Which::All, Why::Trim);
-            self.drain_page_lists();
-            let of_magazines = self.depot.spare().release(heap.locks());
-            let of_blocks = heap.release_blocks();
-            (magazines, of_blocks + of_magazines + if keep == 0 { heap.release_segments() } else { 0 })
-        });
-        drained.unwrap_or_default()
+        let heap = &self.depot.central.page_heap;
+        let parts = self.depot.central.parts();
+        let drain = |part| self.as_only_drainer(here!(), || self.drain(Which::Part(part), Why::Trim));
+        let magazines = parts.map_while(drain).sum();
+        if self.as_only_drainer(here!(), || self.drain_page_lists()).is_none() {
+            return (magazines, 0);
+        }
+        let mut released = self.depot.spare().release(heap.locks()) + heap.release_blocks();
+        let mut from = Some(0).filter(|_| keep == 0);
+        while let Some(segment) = from {
+            let done = self.as_only_drainer(here!(), || heap.release_some_segments(segment));
+            let Some((bytes, next)) = done else { break };
+            (released, from) = (released + bytes, next);
+        }
+        (magazines, released)
     }
 
     /// After the kernel refused an allocation of so many bytes: drains all caches and tries again. None: that did not
@@ -142,15 +154,16 @@ impl CpuCaches {
         got
     }
 
-    /// If a run of `pages`, aligned to `alignment` pages, would grow the heap: drains depots, page lists and this
-    /// slot's magazines, without a kick. False: not done, perhaps because another thread drains.
+    /// If a run of `pages`, aligned to `alignment` pages, would grow the heap: drains page lists, and depots and this
+    /// slot's magazines of the next part of all caches, without a kick. False: not done, perhaps because another thread
+    /// drains.
     pub fn drain_before_growth(&self, pages: usize, alignment: usize) -> bool {
         if !self.depot.central.page_heap.is_about_to_grow(pages, alignment) {
             return false;
         }
         let drain = || {
-            self.drain_at_hand();
-            self.free_unused_spans(Which::All);
+            let part = self.drain_at_hand();
+            self.free_unused_spans(part);
             self.drain_page_lists();
         };
         self.try_as_only_drainer(drain).is_some()
@@ -183,8 +196,9 @@ impl CpuCaches {
     // ---- caches that are idle in a slot; `upkeep` says when ----
 
     /// Empties the calling thread's slot of caches that have not missed for `idle` units of coarse time, trims the depots
-    /// of others, and decays its page list. Starts at cache `from`, where the last call stopped, and empties about `most`
-    /// magazines. Skips caches with destructors, which only a background thread may run. None: not now.
+    /// of others, and decays its page list. Looks at one part of the caches, from number `from` on, where the last call
+    /// stopped, and empties about `most` magazines. Skips caches with destructors, which only a background thread may
+    /// run. None: not now.
     pub fn reclaim_own(&self, slot: u32, from: u32, most: usize, idle: u32) -> Option<(Reclaimed, u32)> {
         let now = coarse_time();
         self.try_as_only_drainer(|| {
@@ -192,11 +206,11 @@ impl CpuCaches {
             if from == 0 {
                 done.spans = self.decay_page_list(slot, Occupancy::Occupied);
             }
-            let mut place = 0;
-            for cache in self.depot.central.caches() {
-                place += 1;
+            let part = self.depot.central.part_from(from);
+            done.is_more = !part.is_last;
+            for cache in self.depot.central.caches_of(part) {
                 let has_destructor = || cache.state().is_some_and(|state| state.destructor().is_some());
-                if place <= from || !cache.is_used_in(slot) || has_destructor() {
+                if !cache.is_used_in(slot) || has_destructor() {
                     continue;
                 }
                 done.magazines += match cache.load(slot).is_idle(now, idle) {
@@ -205,33 +219,38 @@ impl CpuCaches {
                 };
                 if done.magazines >= most {
                     done.is_more = true;
-                    break;
+                    return (done, cache.number() + 1);
                 }
             }
-            (done, place)
+            (done, part.end)
         })
     }
 
     /// Empties a slot, even if threads are there on fast paths, of caches that have not missed for `idle` units:
     /// magazines, depots, unused spans and the page list. More work is left where a cache has missed. None: not now.
     pub fn reclaim_idle(&self, slot: u32, now: u32, idle: u32) -> Option<Reclaimed> {
-        self.as_only_drainer(here!(), || {
-            self.put_deferred_as_drainer();
-            let drained = self.drain_slots(Which::Idle(now, idle), core::iter::once(slot), Why::Upkeep);
-            let mut done = Reclaimed { magazines: drained.magazines, ..Reclaimed::default() };
-            for cache in self.depot.central.caches().filter(|cache| cache.is_used_in(slot)) {
-                if !cache.load(slot).is_idle(now, idle) {
-                    done.is_more = true;
-                    continue;
-                }
-                self.shrink_magazines(cache, slot);
-                done.magazines += self.depot.drain_shard(cache, slot);
-                self.depot.central.free_unused_spans(cache, slot);
+        let mut done = Reclaimed::default();
+        for part in self.depot.central.parts() {
+            self.as_only_drainer(here!(), || self.reclaim_part(part, slot, (now, idle), &mut done))?;
+        }
+        let occupancy = if done.is_more { Occupancy::Occupied } else { Occupancy::Deserted };
+        done.spans = self.as_only_drainer(here!(), || self.decay_page_list(slot, occupancy))?;
+        Some(done)
+    }
+
+    fn reclaim_part(&self, part: Part, slot: u32, (now, idle): (u32, u32), done: &mut Reclaimed) {
+        self.put_deferred_as_drainer();
+        let which = Which::Idle(part, now, idle);
+        done.magazines += self.drain_slots(which, core::iter::once(slot), Why::Upkeep).magazines;
+        for cache in self.depot.central.caches_of(part).filter(|cache| cache.is_used_in(slot)) {
+            if !cache.load(slot).is_idle(now, idle) {
+                done.is_more = true;
+                continue;
             }
-            let occupancy = if done.is_more { Occupancy::Occupied } else { Occupancy::Deserted };
-            done.spans = self.decay_page_list(slot, occupancy);
-            done
-        })
+            self.shrink_magazines(cache, slot);
+            done.magazines += self.depot.drain_shard(cache, slot);
+            self.depot.central.free_unused_spans(cache, slot);
+        }
     }
 
     /// Returns free pages to the kernel; see `crate::central::Central::subrelease`.
@@ -260,10 +279,13 @@ impl CpuCaches {
 
     // ---- under the drain lock ----
 
-    /// Drains depots and this slot's own magazines into the spans, without a kick.
-    pub(super) fn drain_at_hand(&self) {
-        self.drain_own(Which::All);
-        self.drain_depots(Which::All);
+    /// Drains depots and this slot's own magazines into the spans, without a kick: of the next part of all caches,
+    /// which it returns.
+    pub(super) fn drain_at_hand(&self) -> Which<'static> {
+        let part = Which::Part(self.depot.central.next_part());
+        self.drain_own(part);
+        self.drain_depots(part);
+        part
     }
 
     /// Drains magazines of all slots, depots, deferred magazines and unused spans. Returns the magazines emptied.
@@ -376,20 +398,23 @@ impl CpuCaches {
     }
 
     fn chosen<'a>(&'a self, which: Which<'a>) -> impl Iterator<Item = CacheRef> + use<'a> {
-        let (all, charged, one) = match which {
-            Which::One(cache) => (None, None, Some(cache)),
-            Which::Of(table) => (None, Some(table.caches_below()), None),
-            Which::All | Which::Grown | Which::Idle(..) => (Some(self.depot.central.caches()), None, None),
+        let central = &self.depot.central;
+        let (all, part, charged, one) = match which {
+            Which::One(cache) => (None, None, None, Some(cache)),
+            Which::Of(table) => (None, None, Some(table.caches_below()), None),
+            Which::Part(part) | Which::Idle(part, ..) => (None, Some(central.caches_of(part)), None, None),
+            Which::All | Which::Grown => (Some(central.caches()), None, None, None),
         };
-        all.into_iter().flatten().chain(charged.into_iter().flatten()).chain(one)
+        let of_part = part.into_iter().flatten();
+        all.into_iter().flatten().chain(of_part).chain(charged.into_iter().flatten()).chain(one)
     }
 
     /// All words of a slot that may name chosen magazines.
     fn words<'a>(&'a self, which: Which<'a>, slot: u32) -> impl Iterator<Item = SlotWord> + use<'a> {
         let is_asked = move |cache: &CacheRef| match which {
             Which::Grown => cache.level(slot).load(Ordering::Relaxed) > 0,
-            Which::Idle(now, units) => cache.load(slot).is_idle(now, units),
-            Which::All | Which::One(_) | Which::Of(_) => true,
+            Which::Idle(_, now, units) => cache.load(slot).is_idle(now, units),
+            Which::All | Which::Part(_) | Which::One(_) | Which::Of(_) => true,
         };
         let used = self.chosen(which).filter(move |cache| cache.is_used_in(slot)).filter(is_asked);
         used.flat_map(move |cache| Side::BOTH.map(|side| SlotWord::new(cache, slot, side)))

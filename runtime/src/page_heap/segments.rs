@@ -22,6 +22,8 @@ const LARGEST_SEGMENT: usize = 256 << 20;
 const SEGMENT_FOR_LARGE: usize = 64 << 20;
 /// Later a segment is one part in this many of the heap.
 const SHARE: usize = 64;
+/// Segments that a thread looks at under one hold of the lock.
+const SEGMENTS_AT_ONCE: u32 = 64;
 /// Attempts at other distances if entries of the page map are taken.
 const PLACES: usize = 16;
 
@@ -164,25 +166,36 @@ impl PageHeap {
         Some(segment)
     }
 
-    /// Unmaps segments that are one free run, and returns their bytes of address space.
-    pub fn release_segments(&self) -> usize {
-        let mut released = 0;
-        while let Some(Some((start, bytes))) = self.locked(here!(), |state| self.detach_empty_segment(state)) {
-            // SAFETY: no other thread can find the segment any more.
-            unsafe { guarded::release(start, bytes) };
-            released += bytes;
-        }
-        released
+    /// Unmaps a segment that is one free run, if there is one among some from number `from` on. Returns its bytes of
+    /// address space, and the number to go on from; none: there are no more.
+    pub fn release_some_segments(&self, from: u32) -> (usize, Option<u32>) {
+        // The first segment is part of the region.
+        let from = from.max(2);
+        let Some((detached, next)) = self.locked(here!(), |state| {
+            let all = self.segment_count.load(Ordering::Relaxed) + 1;
+            let some = from..all.min(from.saturating_add(SEGMENTS_AT_ONCE));
+            let (end, found) = (some.end, { some }.find(|&number| self.is_empty_segment(state, number)));
+            let next = found.map_or(end, |number| number + 1);
+            (found.map(|number| self.detach_segment(state, number)), Some(next).filter(|&next| next < all))
+        }) else {
+            return (0, None);
+        };
+        let Some((start, bytes)) = detached else { return (0, next) };
+        // SAFETY: no other thread can find the segment any more.
+        unsafe { guarded::release(start, bytes) };
+        (bytes, next)
     }
 
-    fn detach_empty_segment(&self, state: &mut FreeRuns) -> Option<(*mut u8, usize)> {
-        // The first segment is part of the region.
-        let mut segments = (2..=self.segment_count.load(Ordering::Relaxed)).map(|number| state.segment(number));
-        let segment = segments.find(|&segment| {
-            segment.owner() == Owner::PageHeap
-                && (segment.page(0).kind, segment.page(0).pages) == (Kind::Free, segment.pages())
-                && state.current.is_none_or(|current| !core::ptr::eq(segment, current))
-        })?;
+    fn is_empty_segment(&self, state: &FreeRuns, number: u32) -> bool {
+        let segment = state.segment(number);
+        segment.owner() == Owner::PageHeap
+            && (segment.page(0).kind, segment.page(0).pages) == (Kind::Free, segment.pages())
+            && state.current.is_none_or(|current| !core::ptr::eq(segment, current))
+    }
+
+    /// Takes an empty segment out of the heap.
+    fn detach_segment(&self, state: &mut FreeRuns, number: u32) -> (*mut u8, usize) {
+        let segment = state.segment(number);
         state.unlink(segment, 0);
         let (start, bytes, pages) = (segment.start(), segment.bytes(), segment.pages());
         self.counts.free_dirty.subtract(u64::from(segment.mark_clean(0, pages)));
@@ -191,7 +204,7 @@ impl PageHeap {
         // SAFETY: its granules are in no span.
         unsafe { self.map.give_up(self.map_start, start, granules_of_units(segment.bytes())) };
         state.recycle(segment);
-        Some((start, bytes))
+        (start, bytes)
     }
 
     /// After the holder vanished in a fork: finds all free runs again, as the pages between the runs in use.
