@@ -1,5 +1,6 @@
 //! What is measured within one process: `bench probe NAME WORDS…` does it and prints the figures.
 
+mod big;
 mod blocks;
 mod rcu;
 mod recorder;
@@ -21,7 +22,8 @@ pub const WORD: &str = "probe";
 /// A probe and what its words are.
 type Probe = (&'static str, &'static str, fn(&[&str]) -> Result<Vec<f64>>);
 
-const ALL: [Probe; 10] = [
+const ALL: [Probe; 11] = [
+    ("big", "BLOCKS LARGE CACHES GIB: ns of the longest hold of each class of locks in a big heap", big::holds),
     ("crowd", "THREADS: ns of a malloc and a free, by a thread beside so many", blocks::crowd),
     ("full-group", "GROUPS: ns of an allocation that a full group refuses, so many alive", full_group),
     ("handover", "BYTES THREADS: ns of a block that one thread allocates and another frees", blocks::handover),
@@ -102,7 +104,7 @@ mod tests {
     #[test]
     fn words_that_no_probe_knows_are_told() {
         let told = |words: &[&str]| format!("{:#}", run(words).expect_err("they are wrong"));
-        assert!(told(&["dinner"]).contains("found no probe dinner; expected one of crowd"));
+        assert!(told(&["dinner"]).contains("found no probe dinner; expected one of big"));
         assert!(told(&["handover", "64"]).contains("BYTES THREADS"));
         assert!(told(&["idle", "0", "1"]).contains("found `0`"));
         assert!(told(&["rcu", "read", "0", "dinner"]).contains("dinner"));
