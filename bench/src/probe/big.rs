@@ -77,14 +77,14 @@ pub fn holds(words: &[&str]) -> Result<Vec<f64>> {
         }
     });
     holds.during("change caches", || {
-        for at in 0..CHANGES.min(caches) {
-            let (cache, object) = std::mem::replace(&mut made[at], self::cache());
+        for made in made.iter_mut().take(CHANGES) {
+            let (cache, object) = std::mem::replace(made, self::cache());
             drop(object);
             // SAFETY: leaked by `cache`, and its object is gone.
             unsafe { drop(Box::from_raw(std::ptr::from_ref(cache).cast_mut())) };
         }
     });
-    holds.during("upkeep", || tick());
+    holds.during("upkeep", tick);
     holds.during("report", || {
         let mut text = String::new();
         report::write_text(&mut text).and(report::write_slabinfo(&mut text)).expect("a string takes it");
@@ -102,7 +102,7 @@ pub fn holds(words: &[&str]) -> Result<Vec<f64>> {
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
     });
     holds.during("free half", || small.iter().chain(&big).step_by(2).for_each(|&block| free(block)));
-    holds.during("upkeep again", || tick());
+    holds.during("upkeep again", tick);
     holds.during("trim", || {
         heap::trim(0);
     });
@@ -127,7 +127,7 @@ fn free(block: *mut u8) {
 /// A cache with an object.
 fn cache() -> (&'static Cache<Object>, commensal::caches::Box<'static, Object>) {
     let cache: &Cache<Object> = Box::leak(Box::new(Cache::new("big")));
-    (cache, cache.alloc(Object::default()).ok().expect("there is memory"))
+    (cache, cache.alloc(Object::default()).expect("there is memory"))
 }
 
 #[cfg(test)]
