@@ -124,9 +124,9 @@ fn release_looks_at_a_bounded_number_of_segments_at_a_time() {
             }
         };
         let (calls, _) = look();
-        assert!(calls > SEGMENTS / 64, "{calls} calls");
+        assert!(calls >= 2, "all segments are looked at under one hold");
         // SAFETY: ours, once each.
         blocks.into_iter().for_each(|block| unsafe { malloc::free(block) });
-        assert!(look().1 >= (SEGMENTS - 2) * (60 << 20), "empty segments stay");
+        assert!(look().1 > SEGMENTS / 2 * (60 << 20), "empty segments stay");
     });
 }

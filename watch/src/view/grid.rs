@@ -254,7 +254,7 @@ mod tests {
     fn words_are_cut_before_columns_are_left_out() {
         let caller = "slab::take::a_function_of_a_very_long_name_that_needs_much_room";
         let grid = grid(&[(caller, 5)], &[]);
-        for (width, columns) in [(200, 7), (100, 7), (60, 3), (40, 2), (1, 1)] {
+        for (width, columns) in [(200, 8), (100, 7), (60, 3), (40, 2), (1, 1)] {
             let widths = grid.widths(width);
             assert_eq!(widths.len(), columns, "{width}: {widths:?}");
             assert!(widths.iter().map(|width| width + 2).sum::<u16>() <= width + 2, "{width}: {widths:?}");

@@ -293,6 +293,6 @@ mutants! {
         + ""
     in "runtime/src/cpu_cache/drain.rs":
         "upkeep: a deserted slot's depot is emptied without the drain lock" by "upkeep"
-        - "self.as_only_drainer(here!(), || {\n            self.put_deferred_as_drainer();"
-        + "Some(()).map(|()| {\n            self.put_deferred_as_drainer();"
+        - "self.as_only_drainer(here!(), || self.reclaim_part(part, slot, (now, idle), &mut done))?;"
+        + "self.reclaim_part(part, slot, (now, idle), &mut done);"
 }
