@@ -109,7 +109,7 @@ impl Load {
     }
 
     /// Whether the miss just counted, at the highest rate, is one in so many on its path. Overflows have no count, as a
-    /// slot that only frees is rare: the clock, when one in [`PARTS`] reads it, says which ones, so it is so on average.
+    /// slot that only frees is rare: the clock, when one in [`PARTS`] reads it, says which ones, on average.
     #[inline]
     pub fn is_one_in(&self, times: u32, path: Path) -> bool {
         match (path, self.rate.load(Relaxed)) {

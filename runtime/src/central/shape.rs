@@ -110,7 +110,8 @@ impl Shape {
         self.most().min(self.byte(40) << if many_rest { rate.min(1) } else { rate })
     }
 
-    /// Number of magazines of a capacity that a shard keeps at most: one for a cold cache, up to a byte budget for a hot one.
+    /// Number of magazines of a capacity that a shard keeps at most: one for a cold cache, up to a byte budget for a
+    /// hot one.
     pub fn depot_limit(self, rate: u32, capacity: usize) -> usize {
         if let Some(kept) = self.byte(56).checked_sub(1) {
             return kept;
@@ -123,7 +124,7 @@ impl Shape {
         (budget / (capacity * self.object_bytes())).clamp(usize::from(slot::in_use() <= MANY_SLOTS), 1 << rate)
     }
 
-    /// Whether its depot keeps as many magazines as it was tuned to, whatever others keep.
+    /// Whether its depot keeps as many magazines as it was tuned to, no matter what others keep.
     pub fn is_tuned(self) -> bool {
         self.byte(56) != 0
     }

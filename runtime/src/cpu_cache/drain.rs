@@ -195,10 +195,10 @@ impl CpuCaches {
 
     // ---- caches that are idle in a slot; `upkeep` says when ----
 
-    /// Empties the calling thread's slot of caches that have not missed for `idle` units of coarse time, trims the depots
-    /// of others, and decays its page list. Looks at one part of the caches, from number `from` on, where the last call
-    /// stopped, and empties about `most` magazines. Skips caches with destructors, which only a background thread may
-    /// run. None: not now.
+    /// Empties the calling thread's slot of caches that have not missed for `idle` units of coarse time, trims the
+    /// depots of others, and decays its page list. Looks at one part of the caches, from number `from` on, where the
+    /// last call stopped, and empties about `most` magazines. Skips caches with destructors, which only a background
+    /// thread may run. None: not now.
     pub fn reclaim_own(&self, slot: u32, from: u32, most: usize, idle: u32) -> Option<(Reclaimed, u32)> {
         let now = coarse_time();
         self.try_as_only_drainer(|| {

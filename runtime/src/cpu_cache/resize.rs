@@ -224,8 +224,8 @@ impl CpuCaches {
     fn grant(&self, room: Room<'_>, kib: u16, now: u32) -> bool {
         let all = &self.cold.kib_granted;
         let most = (process::memory() / SHARE_OF_MEMORY) >> 10;
-        // Relaxed: a number on its own. Counted before it is granted, so that a thread that vanishes in a fork leaves it too
-        // high, and never below zero.
+        // Relaxed: a number on its own. Counted before it is granted, so that a thread that vanishes in a fork leaves
+        // it too high, and never below zero.
         let is_within = u64::from(all.fetch_add(kib.into(), Ordering::Relaxed)) + u64::from(kib) <= most;
         let is_granted = is_within && room.change(|shares| shares.granting(kib, now, room.budget));
         if !is_granted {

@@ -325,9 +325,9 @@ impl CpuCaches {
     }
 }
 
-/// Whether an allocation magazine has enough space to become the free magazine: a quarter, and so room for one. More would send magazines
-/// through the depot when a program swings by little more than a magazine; less would cost too much per object. A
-/// magazine smaller than the miss rate asks for should go to the depot.
+/// Whether an allocation magazine has enough space to become the free magazine: a quarter, and so room for one. More
+/// would send magazines through the depot when a program swings by little more than a magazine; less would cost too
+/// much per object. A magazine smaller than the miss rate asks for should go to the depot.
 fn is_worth_changing(view: View<'_>, wanted: usize) -> bool {
     let capacity = view.capacity();
     view.room() * 4 >= capacity && capacity >= wanted

@@ -177,7 +177,7 @@ impl Held {
     }
 
     /// Number of full magazines that were not needed since the last call: the shard never had fewer, but for one.
-    /// Whatever it has now counts as the least of the next interval.
+    /// Its present number counts as the least of the next interval.
     pub(super) fn end_interval(&self) -> usize {
         let full = self.stacks().full.len();
         let unneeded = full.min(self.least().load(Ordering::Relaxed).into()).saturating_sub(1);

@@ -21,8 +21,8 @@ impl Depot {
         self.leave(cache, slot, magazine)
     }
 
-    /// Steals a quarter of the full magazines that one of `others` keeps beyond `spared`, and gives empty ones in return.
-    /// All but one go to the slot's shard. One at a time, the two slots would contend for the other's lock.
+    /// Steals a quarter of the full magazines that one of `others` keeps beyond `spared`, and gives empty ones in
+    /// return. All but one go to the slot's shard. One at a time, the two slots would contend for the other's lock.
     pub fn steal(
         &self, cache: CacheRef, slot: u32, mut others: impl Iterator<Item = u32>, spared: usize,
     ) -> Option<Magazine> {
