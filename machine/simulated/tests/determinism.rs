@@ -98,6 +98,6 @@ fn traces_are_the_same_on_every_machine() {
 }
 
 const TRACES: [[u64; 3]; 2] = [
-    [0x138d_5a6d_2488_0928, 0x92b2_e024_a210_0e04, 0x0957_918f_1240_e053],
-    [0x138d_5a6d_2488_0928, 0xd756_e790_bc42_09e5, 0xb951_a9ab_7d20_3b52],
+    [0xdbdc_fc64_7cda_dd3e, 0x15ae_c873_b4ca_e694, 0x7e36_6a47_4fd2_0a4b],
+    [0xdbdc_fc64_7cda_dd3e, 0x1b9a_5e3c_d647_8aa0, 0x938d_eb85_5a60_6807],
 ];
