@@ -139,6 +139,7 @@ impl Held {
     }
 
     /// Pushes a magazine with objects.
+    #[inline(never)]
     pub fn push_full(&self, magazine: Magazine) {
         let full = self.stacks().full;
         if full.len() > 0 {
@@ -149,6 +150,7 @@ impl Held {
     }
 
     /// Pops a magazine with objects.
+    #[inline(never)]
     pub fn pop_full(&self) -> Option<Magazine> {
         let full = self.stacks().full;
         let magazine = full.pop()?;

@@ -24,35 +24,34 @@ impl Depot {
     /// Steals a quarter of the full magazines that one of `others` keeps beyond `spared`, and gives empty ones in
     /// return. All but one go to the slot's shard. One at a time, the two slots would contend for the other's lock.
     pub fn steal(
-        &self, cache: CacheRef, slot: u32, mut others: impl Iterator<Item = u32>, spared: usize,
+        &self, cache: CacheRef, slot: u32, others: impl Iterator<Item = u32>, spared: usize,
     ) -> Option<Magazine> {
-        let (other, mut stolen) = others.find_map(|other| {
-            // With a stale count we pass by, or look in vain. A held lock is waited for: its holder moves few objects,
-            // and a thread that passes by cuts a new span.
-            let most = Hints::of(cache, other).full_count().saturating_sub(spared).div_ceil(4).min(STOLEN_AT_ONCE);
-            if most == 0 {
-                return None;
-            }
-            let held = self.lock(cache, other, here!());
-            let mut stolen = [const { None }; STOLEN_AT_ONCE];
-            stolen[..most].iter_mut().for_each(|place| *place = held.pop_full());
-            stolen[0].is_some().then_some((other, stolen))
-        })?;
+        // With a stale count we pass by, or look in vain.
+        let mut others = others.filter(|&other| Hints::of(cache, other).full_count() > spared);
+        let magazine = others.find_map(|other| self.steal_from(cache, slot, other, spared))?;
+        self.leave(cache, slot, magazine)
+    }
+
+    /// The same from one other slot; the magazine's objects still count as in the depot.
+    #[inline(never)]
+    fn steal_from(&self, cache: CacheRef, slot: u32, other: u32, spared: usize) -> Option<Magazine> {
+        let mut stolen = [const { None }; STOLEN_AT_ONCE];
+        // A held lock is waited for: its holder moves few objects, and a thread that passes by cuts a new span.
+        let held = self.lock(cache, other, here!());
+        let most = held.stacks().full.len().saturating_sub(spared).div_ceil(4).min(STOLEN_AT_ONCE);
+        stolen[..most].iter_mut().for_each(|place| *place = held.pop_full());
+        drop(held);
         let magazine = stolen[0].take()?;
         let own = self.lock(cache, slot, here!());
-        let mut first = own.pop_empty();
-        let empty = stolen.map(|full| match full {
-            None => first.take(),
-            Some(full) => {
-                own.push_full(full);
-                own.pop_empty()
-            }
-        });
+        // From here on, the empty ones that go back.
+        for place in &mut stolen[..most] {
+            place.take().into_iter().for_each(|full| own.push_full(full));
+            *place = own.pop_empty();
+        }
         drop(own);
-        let other = self.lock(cache, other, here!());
-        empty.into_iter().flatten().for_each(|empty| self.keep_empty(&other, empty));
-        drop(other);
-        self.leave(cache, slot, magazine)
+        let held = self.lock(cache, other, here!());
+        stolen.iter_mut().filter_map(Option::take).for_each(|empty| self.keep_empty(&held, empty));
+        Some(magazine)
     }
 
     /// A magazine of the given capacity, filled from spans of the slot's shard.
