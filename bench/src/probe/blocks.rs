@@ -57,7 +57,7 @@ pub fn handover(words: &[&str]) -> Result<Vec<f64>> {
     let batches = BATCHES / pairs;
     let (start, cpus) = (Barrier::new(threads + 1), allowed());
     let begin = |pair: usize| {
-        stay_on(&cpus, pair % cpus.count() as usize);
+        stay_on(&cpus, pair % cpus.count().max(1) as usize);
         start.wait();
     };
     let begun = thread::scope(|scope| {
