@@ -22,7 +22,7 @@ const TUNINGS: [(usize, usize); 2] = [(64, 32), (32, 16)];
 /// One in so many groups comes again.
 const WARM_PART: usize = 10;
 /// What a busy thread does between two looks at whether it is to go on.
-const BUSY_NS: u64 = long_or_short(2_000, 20_000);
+const BUSY_NS: u64 = long_or_short(2_000, 40_000);
 /// Background is looked at for at least so long.
 const LEAST_BACKGROUND_NS: u64 = long_or_short(20_000_000, 200_000);
 
