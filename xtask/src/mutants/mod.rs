@@ -164,16 +164,14 @@ impl Copy {
 
     fn build(&self) -> Result<(), String> {
         let mut command = Command::new(env!("CARGO"));
-        command.args(["build", "--quiet", "--release", "--package", "exploration", "--target-dir"]);
+        command.args(["build", "--quiet", "--profile", "exploring", "--package", "exploration", "--target-dir"]);
         command.arg(&self.target).current_dir(&self.tree).env("RUSTFLAGS", "-Awarnings");
-        // Quickly built is quick enough.
-        command.envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")]);
         let output = command.output().map_err(|error| format!("cargo cannot be started: {error}"))?;
         if output.status.success() { Ok(()) } else { Err(text(&output)) }
     }
 
     fn program(&self) -> Command {
-        Command::new(self.target.join("release/commensal-explore"))
+        Command::new(self.target.join("exploring/commensal-explore"))
     }
 
     fn explore(&self, protocol: &str, seconds: &str) -> Result<Output, String> {
