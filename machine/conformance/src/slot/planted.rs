@@ -14,6 +14,8 @@ use std::hint::{black_box, spin_loop};
 use std::ptr::null_mut;
 
 const RIGHT: Operations = Operations::MACHINE;
+/// A planted operation that is not restartable spins so often in its middle.
+const PAUSES: usize = 100;
 
 crate::cases! {
     CASES of RIGHT;
@@ -210,6 +212,7 @@ fn store_if_equal(base: *mut u8, slot: u32, index: usize, expected: usize, new: 
     if cell.load(Ordering::Relaxed) != expected {
         return Stored::Differs;
     }
+    (0..PAUSES).for_each(|_| spin_loop());
     cell.store(new, Ordering::Relaxed);
     Stored::Done
 }
