@@ -21,6 +21,11 @@ pub fn build(root: &Path) -> Result<Library, String> {
     Ok(Library { shared: made.join("libcommensal.so"), archive: made.join("libcommensal.a") })
 }
 
+/// Builds the boxes of a Rust program, whose instructions are counted, and says where they are.
+pub fn boxes(root: &Path) -> Result<PathBuf, String> {
+    Ok(release(root, &["--package", "boxes"])?.join("libboxes.so"))
+}
+
 /// Builds the command, as the README's first line does, and says where it is.
 pub fn command(root: &Path) -> Result<PathBuf, String> {
     Ok(release(root, &[])?.join("commensal"))

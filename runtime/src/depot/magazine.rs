@@ -137,7 +137,7 @@ impl Magazine {
         View { top: self.0, of: PhantomData }
     }
 
-    /// The same magazine, which is empty, with a new capacity. 0 is 1: a class may lose its room while the caller looks.
+    /// The same magazine, which is empty, with a new capacity. 0 is 1: a class may lose its room meanwhile.
     pub fn sized(self, capacity: usize) -> Self {
         debug_assert!(self.is_empty() && capacity <= MOST_POINTERS);
         let capacity = capacity.max(1);

@@ -1,6 +1,6 @@
 //! How many instructions the fast paths of exported functions take, held against reviewed counts.
 //!
-//! Counted from the disassembly of the release library, since no simulator of instructions knows restartable sequences.
+//! Counted from the disassembly of the release library and of a Rust program's boxes, since no simulator of instructions knows restartable sequences.
 //! `xtask/golden/fast_path.txt` has a line for each path: name, count, limit. A count that differs from the file is a change to be
 //! reviewed and blessed; a count above the limit is never accepted. A function whose work depends on a state has a path for each: the line
 //! then says which conditional jump leads off the straight one, and has a name of its own behind the function's.
@@ -35,18 +35,35 @@ struct Golden {
     taken: Vec<usize>,
 }
 
+/// The functions that a library exports, and its code.
+struct Exports {
+    symbols: Vec<Symbol>,
+    code: Disassembly,
+}
+
+impl Exports {
+    fn of(library: &Path) -> Result<Self, String> {
+        Ok(Exports {
+            symbols: disassembly::symbols(&tool("nm", &["-D", "-S", "--defined-only"], library)?),
+            code: Disassembly::parse(&tool("objdump", &["-d", "--no-show-raw-insn"], library)?),
+        })
+    }
+
+    fn symbol(&self, name: &str) -> Option<&Symbol> {
+        self.symbols.iter().find(|symbol| symbol.name == name)
+    }
+}
+
 pub fn run(root: &Path, bless: bool) -> Result<(), String> {
-    let library = library::build(root)?.shared;
-    let symbols = disassembly::symbols(&tool("nm", &["-D", "-S", "--defined-only"], &library)?);
-    let code = Disassembly::parse(&tool("objdump", &["-d", "--no-show-raw-insn"], &library)?);
+    let libraries = [Exports::of(&library::build(root)?.shared)?, Exports::of(&library::boxes(root)?)?];
     let file = root.join(FILE);
     let text = fs::read_to_string(&file).map_err(|error| format!("{FILE} cannot be read: {error}"))?;
     let golden = parse(&text)?;
-    let counted = golden.iter().map(|line| count(line, &symbols, &code)).collect::<Result<Vec<_>, _>>()?;
+    let counted = golden.iter().map(|line| count(line, &libraries)).collect::<Result<Vec<_>, _>>()?;
     if bless {
         fs::write(&file, render(&counted)).map_err(|error| format!("{FILE} cannot be written: {error}"))?;
     } else {
-        compare(&golden, &counted, &symbols, &code)?;
+        compare(&golden, &counted, &libraries)?;
     }
     for line in counted {
         println!("golden: {} takes {} instructions, at most {} are allowed", line.name, line.count, line.limit);
@@ -55,8 +72,8 @@ pub fn run(root: &Path, bless: bool) -> Result<(), String> {
 }
 
 /// The same line with the present count; an error if the path cannot be followed or is too long.
-fn count(line: &Golden, symbols: &[Symbol], code: &Disassembly) -> Result<Golden, String> {
-    let path = follow(line, symbols, code)?;
+fn count(line: &Golden, libraries: &[Exports]) -> Result<Golden, String> {
+    let path = follow(line, libraries)?;
     if path.len() > line.limit {
         let (name, count, limit) = (&line.name, path.len(), line.limit);
         return Err(format!(
@@ -67,17 +84,17 @@ fn count(line: &Golden, symbols: &[Symbol], code: &Disassembly) -> Result<Golden
     Ok(Golden { count: path.len(), ..line.clone() })
 }
 
-fn follow(line: &Golden, symbols: &[Symbol], code: &Disassembly) -> Result<Vec<String>, String> {
+fn follow(line: &Golden, libraries: &[Exports]) -> Result<Vec<String>, String> {
     let function = line.name.split('/').next().unwrap_or_default();
-    let symbol = symbols.iter().find(|symbol| symbol.name == function);
-    let symbol = symbol.ok_or_else(|| format!("the library exports no {function}"))?;
-    code.fast_path(symbol, &line.taken)
+    let found = libraries.iter().find_map(|library| Some((library, library.symbol(function)?)));
+    let (library, symbol) = found.ok_or_else(|| format!("no library exports {function}"))?;
+    library.code.fast_path(symbol, &line.taken)
 }
 
-fn compare(golden: &[Golden], counted: &[Golden], symbols: &[Symbol], code: &Disassembly) -> Result<(), String> {
+fn compare(golden: &[Golden], counted: &[Golden], libraries: &[Exports]) -> Result<(), String> {
     let mut report = String::new();
     for (expected, present) in golden.iter().zip(counted).filter(|(expected, present)| expected != present) {
-        let path = follow(present, symbols, code)?.join("\n");
+        let path = follow(present, libraries)?.join("\n");
         let (name, was, is) = (&present.name, expected.count, present.count);
         let _ = write!(report, "{name} took {was} instructions and now takes {is}:\n{path}\n");
     }
@@ -139,9 +156,10 @@ mod tests {
         \x20   2003:\tadd    %rsi,(%rdi)\n\
         \x20   2006:\tret\n";
 
-    fn library() -> (Vec<Symbol>, Disassembly) {
-        const SYMBOLS: &str = "0000000000001000 0000000000000004 T malloc\n0000000000002000 0000000000000007 T add\n";
-        (disassembly::symbols(SYMBOLS), Disassembly::parse(CODE))
+    /// One exports malloc, and another one add.
+    fn libraries() -> [Exports; 2] {
+        ["0000000000001000 0000000000000004 T malloc\n", "0000000000002000 0000000000000007 T add\n"]
+            .map(|symbols| Exports { symbols: disassembly::symbols(symbols), code: Disassembly::parse(CODE) })
     }
 
     fn golden(count: usize, limit: usize) -> Golden {
@@ -154,27 +172,27 @@ mod tests {
 
     #[test]
     fn named_path_is_followed_over_its_jumps() {
-        let (symbols, code) = library();
-        assert_eq!(count(&other_path(8), &symbols, &code).unwrap(), other_path(3));
+        let libraries = libraries();
+        assert_eq!(count(&other_path(8), &libraries).unwrap(), other_path(3));
         let straight = Golden { name: "add".to_owned(), taken: Vec::new(), ..other_path(8) };
-        assert_eq!(count(&straight, &symbols, &code).unwrap().count, 2);
+        assert_eq!(count(&straight, &libraries).unwrap().count, 2);
     }
 
     #[test]
     fn changed_count_is_found_with_its_path() {
-        let (symbols, code) = library();
-        let present = [count(&golden(3, 22), &symbols, &code).unwrap()];
+        let libraries = libraries();
+        let present = [count(&golden(3, 22), &libraries).unwrap()];
         assert_eq!(present, [golden(2, 22)]);
-        assert!(compare(&present, &present, &symbols, &code).is_ok());
-        let said = compare(&[golden(3, 22)], &present, &symbols, &code).unwrap_err();
+        assert!(compare(&present, &present, &libraries).is_ok());
+        let said = compare(&[golden(3, 22)], &present, &libraries).unwrap_err();
         assert!(said.contains("took 3 instructions and now takes 2"), "{said}");
         assert!(said.contains("mov    (%rdi),%rax") && said.contains("--bless"), "{said}");
     }
 
     #[test]
     fn count_above_the_limit_is_refused_even_when_blessing() {
-        let (symbols, code) = library();
-        assert!(count(&golden(2, 1), &symbols, &code).unwrap_err().contains("at most 1"));
+        let libraries = libraries();
+        assert!(count(&golden(2, 1), &libraries).unwrap_err().contains("at most 1"));
     }
 
     #[test]

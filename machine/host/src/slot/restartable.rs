@@ -48,6 +48,7 @@ macro_rules! popped {
             "8: xor {object:e}, {object:e}",
             "jmp 6f",
             ".popsection",
+            "lea {word}, [{base} + {index}*8 + {areas}]",
             crate::pop_section!(
                 shift, words = "{words}", base = "{base}", word = "{word}", at = "{at}" "{at:e}",
                 head = "{head}", object = "{object}", empty = "6f", leave = "8b"
@@ -55,7 +56,7 @@ macro_rules! popped {
             $($after,)*
             "6:",
             at = out(reg) _, head = out(reg) _, object = out(reg) object, words = in(reg) words, base = in(reg) $base,
-            word = in(reg) word($base, 0, $index), shift = const AREA_SHIFT, $($operands)*
+            index = in(reg) $index, word = out(reg) _, areas = const AREAS, shift = const AREA_SHIFT, $($operands)*
             options(nostack)
         );
         object
@@ -99,14 +100,14 @@ pub unsafe fn push(base: *mut u8, index: usize, object: *mut u8) -> bool {
     // section left there is not part of the magazine.
     unsafe {
         asm!(
+            "lea {word}, [{base} + {index}*8 + {gives}]",
             crate::push_section!(
                 shift, words = "{words}", base = "{base}", word = "{word}", at = "{at}" "{at:e}",
                 head = "{head}" "{head:e}", object = "{object}", leave = "{no}"
             ),
             at = out(reg) _, head = out(reg) _,
-            words = in(reg) words, base = in(reg) base, word = in(reg) word(base, 0, index + 1),
-            object = in(reg) object,
-            shift = const AREA_SHIFT, full = const FULL_MASK,
+            words = in(reg) words, base = in(reg) base, index = in(reg) index, word = out(reg) _,
+            object = in(reg) object, gives = const AREAS + 8, shift = const AREA_SHIFT, full = const FULL_MASK,
             no = label { return false },
             options(nostack)
         );
