@@ -21,7 +21,7 @@ const UPKEEP: Key = Key::of("upkeep");
 const MOST_ALONE: u64 = (24 << 20) / PAGE as u64;
 const KEPT_ALONE: u64 = (16 << 20) / PAGE as u64;
 /// Most dirty pages beyond these that a process which swings keeps, as a multiple of those in use.
-const TIMES_IN_USE: u64 = 2;
+const TIMES_IN_USE: u64 = 4;
 /// Most dirty pages in one call: 4 MiB, which bounds the time under the lock and in the kernel.
 pub const MOST_PURGED_AT_ONCE: u64 = 1024;
 
