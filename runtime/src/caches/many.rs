@@ -7,10 +7,11 @@
 
 use super::object_cache::{ObjectCache, Wanted};
 use super::{enter, heap::heap};
-use crate::central::Central;
+use crate::central::{Central, size_class};
+use crate::group::Group;
 use crate::{heap as malloc, percpu};
 use machine::sync::measure_holds;
-use machine::{clock, slot, test_support};
+use machine::{clock, here, slot, test_support};
 use std::vec::Vec;
 
 /// A part has the numbers of four chunks, each with 127 caches.
@@ -128,5 +129,42 @@ fn release_looks_at_a_bounded_number_of_segments_at_a_time() {
         // SAFETY: ours, once each.
         blocks.into_iter().for_each(|block| unsafe { malloc::free(block) });
         assert!(look().1 > SEGMENTS / 2 * (60 << 20), "empty segments stay");
+    });
+}
+
+#[test]
+fn end_of_a_group_frees_a_bounded_number_of_spans_at_a_time() {
+    in_a_process(|| {
+        let end = |objects: usize| {
+            let group = Group::new("many").expect("there is memory");
+            let class = size_class::class_for(30_000);
+            let made = (0..objects).filter_map(|_| group.core().allocate_small(class)).count();
+            assert_eq!(made, objects, "there is memory");
+            drop(group);
+            drain_ns()
+        };
+        let few = end(6000);
+        let many = end(18_000);
+        assert!(few > 0 && many <= few + few / 4, "{few} ns, and with three times as many spans {many} ns");
+    });
+}
+
+#[test]
+fn release_of_spare_magazines_sorts_them_without_the_lock() {
+    in_a_process(|| {
+        let (depot, locks) = (&heap().cpu.depot, heap().locks());
+        let (cache, slot) = (used().cache(), slot::current().expect("the thread has a slot"));
+        let release = |count: usize| {
+            let empty = |_| depot.find_empty(&depot.lock(cache, slot, here!())).expect("there is memory");
+            let magazines: Vec<_> = (0..count).map(empty).collect();
+            magazines.into_iter().for_each(|magazine| depot.spare().push(locks, magazine).expect("no handler"));
+            assert!(depot.spare().release(locks) > 0, "no page was full of them");
+            locks.spare.report().waited.max_hold_ns
+        };
+        // Afterwards, blank pages are taken apart, too.
+        release(1000);
+        let few = release(1000);
+        let many = release(8000);
+        assert!(few > 0 && many <= few + few / 4, "{few} ns, and with eight times as many {many} ns");
     });
 }

@@ -5,7 +5,8 @@
 //! In another order, an operation in flight could put an object into a magazine that has a new owner.
 //!
 //! At the end, no thread uses the cache. So this takes magazines without a restart, and spans without a look at their
-//! objects, unless those have destructors. The drain lock keeps walks over all caches away.
+//! objects, unless those have destructors. The drain lock keeps walks over all caches away, between any two of which a part
+//! of the cache goes.
 
 use super::errors::{Alive, Untunable};
 use super::heap::Heap;
@@ -14,7 +15,12 @@ use crate::central::{CacheRef, Charged, NO_SLOT, NOBODY, Shape};
 use crate::cpu_cache::{Side, SlotWord, Which};
 use crate::depot::View;
 use crate::observe::Why;
+use crate::page_heap::Span;
+use core::ptr::null_mut;
 use machine::here;
+
+/// Most spans that are taken out while the drain lock is held.
+const SPANS: usize = 64;
 
 impl Heap {
     pub(crate) fn tune(&self, cache: CacheRef, limit: usize, batch: usize) -> Result<(), Untunable> {
@@ -46,44 +52,29 @@ impl Heap {
     /// Ends a cache if no object of it is alive.
     /// Safety: it is an object cache, which no other thread uses now, and no thread afterwards.
     pub(super) unsafe fn end(&self, cache: CacheRef) -> Result<(), Alive> {
-        let end = || {
+        let alive = || {
             self.cpu.put_deferred_as_drainer();
-            match self.alive(cache) {
-                0 => {
-                    self.end_at_once(cache);
-                    Ok(())
-                }
-                many => Err(Alive::Objects(many)),
-            }
+            self.alive(cache)
         };
-        self.cpu.as_only_drainer(here!(), end).unwrap_or(Err(Alive::Interrupting))
+        match self.cpu.as_only_drainer(here!(), alive).ok_or(Alive::Interrupting)? {
+            0 => self.end_in_parts(cache).ok_or(Alive::Interrupting),
+            many => Err(Alive::Objects(many)),
+        }
     }
 
-    /// Ends a cache, even with live objects, under the drain lock.
-    fn end_at_once(&self, cache: CacheRef) {
-        let (central, depot) = (self.central(), &self.cpu.depot);
-        let out = central.counted(cache) as isize;
+    /// Ends a cache, even with live objects. The drain lock is held for a part at a time, however many spans there are.
+    /// In between, the cache is one that nobody uses, without magazines. None: a signal handler must not wait.
+    fn end_in_parts(&self, cache: CacheRef) -> Option<()> {
+        self.cpu.as_only_drainer(here!(), || cache.slots().for_each(|slot| self.take_magazines(cache, slot)))?;
         for slot in cache.slots() {
-            self.take_apart(cache, slot);
+            while self.free_some_spans(cache, slot)? {}
         }
-        let Some(object_cache) = ObjectCache::of(cache) else { return };
-        while let Some(magazine) = object_cache.reserve.pop(self.locks()) {
-            depot.keep_emptied(cache, NO_SLOT, magazine);
-        }
-        while let Some(span) = central.take_waiting(cache, NO_SLOT) {
-            // SAFETY: the span is ours, and no reader looks at it.
-            unsafe { central.free_span(cache, NO_SLOT, span) };
-        }
-        central.count(cache, -out);
-        cache.set_shape(Shape::NONE);
-        object_cache.state.forget();
-        object_cache.end_debug();
-        central.give_id_back(&object_cache.state);
+        self.cpu.as_only_drainer(here!(), || self.forget(cache))
     }
 
-    /// Returns a slot's memory of a cache, even with live objects.
-    fn take_apart(&self, cache: CacheRef, slot: u32) {
-        let (central, depot) = (self.central(), &self.cpu.depot);
+    /// Returns a slot's magazines of a cache, even with live objects.
+    fn take_magazines(&self, cache: CacheRef, slot: u32) {
+        let depot = &self.cpu.depot;
         for side in Side::BOTH {
             // SAFETY: no thread uses the cache.
             if let Some(magazine) = unsafe { SlotWord::new(cache, slot, side).take_quietly() } {
@@ -92,17 +83,49 @@ impl Heap {
         }
         let held = depot.lock(cache, slot, here!());
         let stacks = held.take_all();
-        // Spans in the ring belong to the shard that we hold.
-        held.0.ring().iter().for_each(|span| span.set_owner(NOBODY));
-        let spans = held.0.ring().take_all();
         self.cpu.shrink_held(&held);
         cache.load(slot).forget();
         drop(held);
         stacks.iter().flat_map(|stack| stack.drain()).for_each(|magazine| depot.keep_emptied(cache, slot, magazine));
-        for span in spans {
-            // SAFETY: the span is ours, and none of its objects is in use.
-            unsafe { central.free_span(cache, slot, span) };
+    }
+
+    /// Frees some spans of a slot, of a cache without magazines, even with live objects. Whether there may be more; none:
+    /// a signal handler must not wait. Only taking them out keeps walks over the spans away.
+    fn free_some_spans(&self, cache: CacheRef, slot: u32) -> Option<bool> {
+        let take = || {
+            let held = self.cpu.depot.lock(cache, slot, here!());
+            let (mut first, mut count) = (null_mut(), 0);
+            for span in held.0.ring().iter().take(SPANS) {
+                held.0.ring().remove(span);
+                // Spans in the ring belong to the shard that we hold.
+                span.set_owner(NOBODY);
+                span.set_next(first);
+                (first, count) = (span.as_ptr(), count + 1);
+            }
+            (first, count == SPANS)
+        };
+        let (first, is_more) = self.cpu.as_only_drainer(here!(), take)?;
+        // SAFETY: the spans are ours, and none of their objects is in use.
+        unsafe { Span::list(first).for_each(|span| self.central().free_span(cache, slot, span)) };
+        Some(is_more)
+    }
+
+    /// Forgets a cache without magazines and spans.
+    fn forget(&self, cache: CacheRef) {
+        let (central, depot) = (self.central(), &self.cpu.depot);
+        let Some(object_cache) = ObjectCache::of(cache) else { return };
+        while let Some(magazine) = object_cache.reserve.pop(self.locks()) {
+            depot.keep_emptied(cache, NO_SLOT, magazine);
         }
+        while let Some(span) = central.take_waiting(cache, NO_SLOT) {
+            // SAFETY: the span is ours, and no reader looks at it.
+            unsafe { central.free_span(cache, NO_SLOT, span) };
+        }
+        central.count(cache, -(central.counted(cache) as isize));
+        cache.set_shape(Shape::NONE);
+        object_cache.state.forget();
+        object_cache.end_debug();
+        central.give_id_back(&object_cache.state);
     }
 
     // ---- the caches of a group ----
@@ -118,12 +141,12 @@ impl Heap {
     /// Ends all caches of a table, even with live objects, and unlinks it. False: a signal handler must not wait.
     /// Safety: as for `Self::end`, for each cache; and no thread uses their objects.
     pub(crate) unsafe fn end_charged(&self, table: &Charged) -> bool {
-        let end = || {
+        let leave = || {
             self.cpu.put_deferred_as_drainer();
-            table.caches().for_each(|cache| self.end_at_once(cache));
             table.unlink();
         };
-        self.cpu.as_only_drainer(here!(), end).is_some()
+        let end_all = |()| table.caches().try_for_each(|cache| self.end_in_parts(cache));
+        self.cpu.as_only_drainer(here!(), leave).and_then(end_all).is_some()
     }
 
     /// Empties the magazines of all caches of a table and below; returns their number. None: not now.

@@ -220,12 +220,12 @@ impl Central {
 
     /// Gives up the unused spans of a slot's shard.
     pub fn free_unused_spans(&self, cache: CacheRef, slot: u32) {
-        if cache.ring(slot).seems_empty() {
+        if !cache.ring(slot).seems_to_give() {
             return;
         }
         let held = self.lock(cache, slot, here!());
         let (slot, mut unused, mut waits) = (held.slot, null_mut(), false);
-        for span in held.ring().iter().filter(|span| span.is_unused()) {
+        for span in held.ring().giving_spans().filter(|span| span.is_unused()) {
             match self.give_up(&held, span) {
                 GivenUp::Ours => {
                     span.set_next(unused);

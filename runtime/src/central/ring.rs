@@ -99,10 +99,9 @@ impl Ring {
         spans.map(|(span, _)| span)
     }
 
-    pub fn take_all(&self) -> impl Iterator<Item = &'static Span> + use<> {
-        let all = self.iter();
-        self.forget();
-        all
+    /// Those of them with objects to give, however many have none.
+    pub fn giving_spans(&self) -> impl Iterator<Item = &'static Span> + use<> {
+        self.iter().take_while(|span| span.available() > 0)
     }
 
     fn begin_with(&self, span: &Span) {

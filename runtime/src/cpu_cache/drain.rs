@@ -35,8 +35,8 @@ pub enum Which<'a> {
     One(CacheRef),
     /// Of a table's caches, and of those below it.
     Of(&'a Charged),
-    /// Of caches that have grown in the slot; see `resize`.
-    Grown,
+    /// Of a part's caches that have grown in the slot; see `resize`.
+    Grown(Part),
     /// Of a part's caches that, at a coarse time, have not missed in the slot for more than so many units.
     Idle(Part, u32, u32),
 }
@@ -402,8 +402,10 @@ impl CpuCaches {
         let (all, part, charged, one) = match which {
             Which::One(cache) => (None, None, None, Some(cache)),
             Which::Of(table) => (None, None, Some(table.caches_below()), None),
-            Which::Part(part) | Which::Idle(part, ..) => (None, Some(central.caches_of(part)), None, None),
-            Which::All | Which::Grown => (Some(central.caches()), None, None, None),
+            Which::Part(part) | Which::Grown(part) | Which::Idle(part, ..) => {
+                (None, Some(central.caches_of(part)), None, None)
+            }
+            Which::All => (Some(central.caches()), None, None, None),
         };
         let of_part = part.into_iter().flatten();
         all.into_iter().flatten().chain(of_part).chain(charged.into_iter().flatten()).chain(one)
@@ -412,7 +414,7 @@ impl CpuCaches {
     /// All words of a slot that may name chosen magazines.
     fn words<'a>(&'a self, which: Which<'a>, slot: u32) -> impl Iterator<Item = SlotWord> + use<'a> {
         let is_asked = move |cache: &CacheRef| match which {
-            Which::Grown => cache.level(slot).load(Ordering::Relaxed) > 0,
+            Which::Grown(_) => cache.level(slot).load(Ordering::Relaxed) > 0,
             Which::Idle(_, now, units) => cache.load(slot).is_idle(now, units),
             Which::All | Which::Part(_) | Which::One(_) | Which::Of(_) => true,
         };

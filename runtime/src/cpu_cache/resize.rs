@@ -20,7 +20,7 @@
 use super::drain::Which;
 use super::tier::{CpuCaches, of_slot};
 use crate::central::size_class::{CLASSES, SMALL};
-use crate::central::{CacheRef, HIGHEST_RATE, Path, Shape, coarse_of, coarse_time};
+use crate::central::{CacheRef, HIGHEST_RATE, Part, Path, Shape, coarse_of, coarse_time};
 use crate::depot::Held;
 use crate::layout::{self, Region};
 use crate::observe::Why;
@@ -58,6 +58,8 @@ const LONG_NS: u64 = 10_000_000;
 const PATIENCE: u32 = 16;
 /// The same if it must steal, because the search takes time.
 const MORE_PATIENCE: u32 = 64;
+/// Frees alone may grow magazines up to one part in this many of a budget.
+const OVERFLOW_PART: i32 = 8;
 /// Nanoseconds of a unit of time.
 const UNIT_NS: u64 = 1_600_000;
 /// A slot is idle after so many units, some 50 ms, in which no cache grew and no grown cache had a refill counted.
@@ -180,6 +182,10 @@ impl CpuCaches {
             return;
         }
         let kib = beyond(shape, level + 1) - beyond(shape, level);
+        if path == Path::Overflow && i32::from(room.shares().granted) + i32::from(kib) > room.budget.kib / OVERFLOW_PART
+        {
+            return;
+        }
         let grant = || self.grant(room, kib, now);
         let asks = cache.load(slot).is_one_in(MORE_PATIENCE, path);
         let is_granted = grant()
@@ -302,7 +308,9 @@ impl CpuCaches {
         let lend = |other: &u32| room(*other).change(|shares| shares.lending(kib, now, budget));
         let lender = others().find(lend).or_else(|| {
             let idle = others().find(|&other| room(other).shares().may_lend(kib, now, budget))?;
-            self.try_as_only_drainer(|| self.empty_grown(idle))?.then_some(idle).filter(lend)
+            let mut parts = self.depot.central.parts();
+            parts.find(|&part| self.try_as_only_drainer(|| self.empty_grown(part, idle)).is_some() && lend(&idle))?;
+            Some(idle)
         });
         let Some(lender) = lender else {
             in_vain.store(now, Ordering::Relaxed);
@@ -316,14 +324,13 @@ impl CpuCaches {
         }
     }
 
-    /// Takes a slot's grants back and empties the magazines, under the drain lock. False: the machine refused.
-    fn empty_grown(&self, slot: u32) -> bool {
-        let drained = self.drain_slots(Which::Grown, iter::once(slot), Why::Idle);
-        if !drained.refused {
-            let caches = self.depot.central.caches().filter(|cache| cache.is_used_in(slot));
+    /// Takes a slot's grants for a part of all caches back and empties their magazines, under the drain lock. Does
+    /// nothing if the machine refuses a kick.
+    fn empty_grown(&self, part: Part, slot: u32) {
+        if !self.drain_slots(Which::Grown(part), iter::once(slot), Why::Idle).refused {
+            let caches = self.depot.central.caches_of(part).filter(|cache| cache.is_used_in(slot));
             caches.for_each(|cache| self.shrink_magazines(cache, slot));
         }
-        !drained.refused
     }
 }
 

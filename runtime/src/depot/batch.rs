@@ -3,7 +3,8 @@
 //! A batch is a magazine of one size class. After the grace period it goes to the depot as a whole. Objects of no size
 //! class go into mixed batches, whose objects are freed one by one.
 
-use super::magazine::{Magazine, Stack, View};
+use super::magazine::{Magazine, View};
+use super::stack::Stack;
 
 /// A magazine of waiting objects.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::AtomicUsize as Word;
 use machine::slot::ARRAY;
-use machine::sync::{AtomicUsize, Ordering, Ordering::Relaxed};
+use machine::sync::Ordering::Relaxed;
 
 /// A magazine that the holder of this value owns.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct View<'a> {
 
 /// A word of a magazine. Relaxed: the lock or slot word that handed it over orders its contents; views may be stale.
 /// Core's atomic, so that the simulated machine spends no step on it.
-fn word<'a>(address: usize) -> &'a Word {
+pub(super) fn word<'a>(address: usize) -> &'a Word {
     // SAFETY: magazines are never unmapped.
     unsafe { &*(address as *const Word) }
 }
@@ -101,7 +101,7 @@ impl<'a> View<'a> {
         (0..len).map(move |index| word(top + 8 - (len - index) * 8).load(Relaxed) as *mut u8)
     }
 
-    fn link(self) -> &'a Word {
+    pub(super) fn link(self) -> &'a Word {
         word(self.memory())
     }
 }
@@ -276,157 +276,6 @@ impl Drop for Magazine {
     /// Only an empty magazine may be dropped.
     fn drop(&mut self) {
         debug_assert!(self.is_empty(), "a magazine with {} objects was dropped", self.len());
-    }
-}
-
-/// A stack of magazines, linked through their word 0. Single stores make every change. All-zero memory: empty. Its
-/// owner, or the lock's holder, changes it; other threads may check whether it is empty.
-#[derive(Debug)]
-#[repr(transparent)]
-pub struct Stack(AtomicUsize);
-
-impl Stack {
-    /// An empty stack.
-    pub const fn new() -> Self {
-        Stack(AtomicUsize::new(0))
-    }
-
-    /// Whether it seems empty.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0.load(Relaxed) == 0
-    }
-
-    /// Pushes a magazine: one store adds it.
-    #[inline]
-    pub fn push(&self, magazine: Magazine) {
-        magazine.view().link().store(self.0.load(Relaxed), Relaxed);
-        self.0.store(magazine.into_top(), Relaxed);
-    }
-
-    /// Pops the topmost magazine: one store removes it.
-    #[inline]
-    pub fn pop(&self) -> Option<Magazine> {
-        let top = self.iter().next()?;
-        self.0.store(top.link().load(Relaxed), Relaxed);
-        // SAFETY: it was on the stack.
-        Some(unsafe { Magazine::adopt(top.top) })
-    }
-
-    /// Takes the topmost magazine's topmost pointer by one store; the magazine stays.
-    pub fn pop_pointer(&self) -> Option<*mut u8> {
-        let top = self.iter().next()?;
-        let pointer = word(top.top).load(Relaxed);
-        (pointer != 0).then(|| {
-            self.0.store(top.top - 8, Relaxed);
-            pointer as *mut u8
-        })
-    }
-
-    /// Pops one magazine after the other.
-    pub fn drain(&self) -> impl Iterator<Item = Magazine> {
-        core::iter::from_fn(move || self.pop())
-    }
-
-    /// Moves all magazines to a new stack.
-    pub fn take(&self) -> Stack {
-        let all = Stack(AtomicUsize::new(self.0.load(Relaxed)));
-        self.0.store(0, Relaxed);
-        all
-    }
-
-    /// The magazines on the stack.
-    pub fn iter(&self) -> impl Iterator<Item = View<'_>> {
-        linked(self.0.load(Relaxed))
-    }
-}
-
-fn linked<'a>(first: usize) -> impl Iterator<Item = View<'a>> {
-    let at = |top: usize| (top != 0).then_some(View { top, of: PhantomData });
-    core::iter::successors(at(first), move |view| at(view.link().load(Relaxed)))
-}
-
-/// Deferred magazines: objects that signal handlers could not return. They wait for the next slow path, and count as
-/// outside of the depot. All-zero memory: empty. Runs at the same time: any thread pushes, also in signal handlers; a
-/// drainer takes all.
-#[derive(Debug)]
-#[repr(transparent)]
-pub struct Deferred(AtomicUsize);
-
-impl Deferred {
-    /// Defers a magazine to the next drain, as a signal handler must not wait for a shard.
-    #[cold]
-    pub(super) fn push(&self, magazine: Magazine) {
-        let link = |first| {
-            magazine.view().link().store(first, Relaxed);
-            Some(magazine.0)
-        };
-        // Release pairs with the acquire in `take`: a thread that sees the magazine sees its link and its objects.
-        let _ = self.0.fetch_update(Ordering::Release, Relaxed, link);
-        magazine.into_top();
-    }
-
-    /// Whether no magazine is deferred.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0.load(Relaxed) == 0
-    }
-
-    /// Takes all.
-    pub fn take(&self) -> Stack {
-        Stack(AtomicUsize::new(self.0.swap(0, Ordering::Acquire)))
-    }
-}
-
-/// A stack that counts its magazines in the upper bits of its word.
-#[derive(Debug)]
-#[repr(transparent)]
-pub struct CountedStack(AtomicUsize);
-
-/// User-space addresses have 47 bits unless a program asks for more.
-const COUNT_SHIFT: u32 = 48;
-const ONE: usize = 1 << COUNT_SHIFT;
-
-impl CountedStack {
-    /// Number of magazines, perhaps stale.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.0.load(Relaxed) >> COUNT_SHIFT
-    }
-
-    /// The topmost magazine, which another thread may own by now.
-    #[inline]
-    pub fn topmost(&self) -> Option<View<'_>> {
-        self.iter().next()
-    }
-
-    /// Pushes a magazine.
-    #[inline]
-    pub fn push(&self, magazine: Magazine) {
-        let word = self.0.load(Relaxed);
-        magazine.view().link().store(word % ONE, Relaxed);
-        self.0.store(((word / ONE + 1) << COUNT_SHIFT) | magazine.into_top(), Relaxed);
-    }
-
-    /// Pops the topmost magazine.
-    #[inline]
-    pub fn pop(&self) -> Option<Magazine> {
-        let (word, top) = (self.0.load(Relaxed), self.topmost()?);
-        self.0.store(((word / ONE - 1) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);
-        // SAFETY: it was on the stack.
-        Some(unsafe { Magazine::adopt(top.top) })
-    }
-
-    /// Moves all magazines to a new stack.
-    pub fn take(&self) -> Stack {
-        let all = Stack(AtomicUsize::new(self.0.load(Relaxed) % ONE));
-        self.0.store(0, Relaxed);
-        all
-    }
-
-    /// The magazines on the stack.
-    pub fn iter(&self) -> impl Iterator<Item = View<'_>> {
-        linked(self.0.load(Relaxed) % ONE)
     }
 }
 

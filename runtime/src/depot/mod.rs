@@ -16,6 +16,7 @@
 mod batch;
 mod magazine;
 mod spare;
+mod stack;
 mod tier;
 mod transfer;
 

@@ -6,7 +6,8 @@
 //! Runs at the same time: any thread, under the lock, also in a shard's. A signal handler above its holder does
 //! without.
 
-use super::magazine::{Magazine, Stack, View};
+use super::magazine::{Magazine, View};
+use super::stack::Stack;
 use crate::central::MOST_POINTERS;
 use crate::observe::LockReport;
 use crate::page_heap::PAGE;
@@ -81,9 +82,10 @@ impl Spare {
             // SAFETY: ours, and not used from here on.
             unsafe { vm::release(scratch, bytes) };
         }
+        let [lowest, lowest_blank] = [&taken, &blank].map(|stack| stack.iter().last());
         self.locked(locks, here!(), || {
-            taken.drain().for_each(|magazine| self.magazines.push(magazine));
-            blank.drain().for_each(|pages| self.blank.push(pages));
+            self.magazines.push_all(&taken, lowest);
+            self.blank.push_all(&blank, lowest_blank);
         });
         released
     }

@@ -3,8 +3,9 @@
 //! Runs at the same time: any thread. A shard changes under its lock, which is the central tier's. Threads look at it
 //! without the lock. Threads, also in signal handlers, take memory from an arena without a lock.
 
-use super::magazine::{CountedStack, Deferred, Magazine, Stack, View};
+use super::magazine::{Magazine, View};
 use super::spare::Spare;
+use super::stack::{CountedStack, Deferred, Stack};
 use crate::central::{self, CacheRef, Central, NO_SLOT, depot_budget};
 use crate::layout::{self, Region};
 use crate::observe::Events;

@@ -54,8 +54,8 @@ mutants! {
         + "if seen.names_one() && (self.replace(seen, 0) || seen.word > 0) {"
     in "runtime/src/caches/whole.rs":
         "the thread that ends a cache does not keep threads away that go over all caches" by "cache creation"
-        - "self.cpu.as_only_drainer(here!(), end).unwrap_or(Err(Alive::Interrupting))"
-        + "end()"
+        - "self.cpu.as_only_drainer(here!(), || cache.slots().for_each(|slot| self.take_magazines(cache, slot)))?;"
+        + "cache.slots().for_each(|slot| self.take_magazines(cache, slot));"
     in "runtime/src/central/chunk.rs":
         "two threads that create caches do not wait for each other" by "cache creation"
         - "if self.lock.acquire(&heap.locks().caches, site) == Acquired::WouldDeadlock {"
@@ -69,7 +69,7 @@ mutants! {
         - "Err(next) => self.depot.push(cache, slot, next),"
         + "Err(next) if seen.is_draining() => self.depot.push(cache, slot, next),\n            \
             Err(next) => _ = next.into_top(),"
-    in "runtime/src/depot/magazine.rs":
+    in "runtime/src/depot/stack.rs":
         "a stack of magazines that gives one out does not count that" by "depot exchange", "remote drain"
         - "self.0.store(((word / ONE - 1) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);"
         + "self.0.store(((word / ONE) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);"
