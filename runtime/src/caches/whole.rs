@@ -63,7 +63,7 @@ impl Heap {
     }
 
     /// Ends a cache, even with live objects. The drain lock is held for a part at a time, however many spans there are.
-    /// In between, the cache is one that nobody uses, without magazines. None: a signal handler must not wait.
+    /// In between, the cache is one without magazines that no thread uses. None: a signal handler must not wait.
     fn end_in_parts(&self, cache: CacheRef) -> Option<()> {
         self.cpu.as_only_drainer(here!(), || cache.slots().for_each(|slot| self.take_magazines(cache, slot)))?;
         for slot in cache.slots() {
@@ -89,8 +89,8 @@ impl Heap {
         stacks.iter().flat_map(|stack| stack.drain()).for_each(|magazine| depot.keep_emptied(cache, slot, magazine));
     }
 
-    /// Frees some spans of a slot, of a cache without magazines, even with live objects. Whether there may be more; none:
-    /// a signal handler must not wait. Only taking them out keeps walks over the spans away.
+    /// Frees some of a slot's spans, of a cache without magazines, even with live objects. Returns whether there may be
+    /// more; none: a signal handler must not wait. Only while it takes them out, it keeps walks over the spans away.
     fn free_some_spans(&self, cache: CacheRef, slot: u32) -> Option<bool> {
         let take = || {
             let held = self.cpu.depot.lock(cache, slot, here!());

@@ -99,7 +99,7 @@ impl Ring {
         spans.map(|(span, _)| span)
     }
 
-    /// Those of them with objects to give, however many have none.
+    /// The spans with objects to give. It stops at the first one without.
     pub fn giving_spans(&self) -> impl Iterator<Item = &'static Span> + use<> {
         self.iter().take_while(|span| span.available() > 0)
     }
