@@ -5,8 +5,8 @@
 //! In another order, an operation in flight could put an object into a magazine that has a new owner.
 //!
 //! At the end, no thread uses the cache. So this takes magazines without a restart, and spans without a look at their
-//! objects, unless those have destructors. Holding the drain lock, it keeps walks over all caches away; it does so for a
-//! part of the cache at a time.
+//! objects, unless those have destructors. The drain lock keeps walks over all caches away. It is held for a part of
+//! the cache at a time.
 
 use super::errors::{Alive, Untunable};
 use super::heap::Heap;
