@@ -156,9 +156,13 @@ fn release_of_spare_magazines_sorts_them_without_the_lock() {
         let (cache, slot) = (used().cache(), slot::current().expect("the thread has a slot"));
         let release = |count: usize| {
             let empty = |_| depot.find_empty(&depot.lock(cache, slot, here!())).expect("there is memory");
-            let magazines: Vec<_> = (0..count).map(empty).collect();
-            magazines.into_iter().for_each(|magazine| depot.spare().push(locks, magazine).expect("no handler"));
-            assert!(depot.spare().release(locks) > 0, "no page was full of them");
+            let push = |magazine| depot.spare().push(locks, magazine).expect("no handler");
+            let mut magazines: Vec<_> = (0..count).map(empty).collect();
+            // Some are in use, so few pages can be released, and most magazines come back.
+            let in_use: Vec<_> = (0..count / 4).map(|at| magazines.swap_remove(at * 3)).collect();
+            magazines.into_iter().for_each(push);
+            depot.spare().release(locks);
+            in_use.into_iter().for_each(push);
             locks.spare.report().waited.max_hold_ns
         };
         // Afterwards, blank pages are taken apart, too.
