@@ -86,7 +86,9 @@ pub(crate) const MIDDLE_BUDGET: usize = WORDS_AT + IDS * WORDS;
 pub(crate) const DEPOT_BYTES: usize = MIDDLE_BUDGET + 8;
 /// A byte for each id.
 pub(crate) const DEPOT_LEAST: usize = DEPOT_BYTES + 8;
-const AREA_END: usize = DEPOT_LEAST + IDS;
+/// A word of 32 bits for each id.
+pub(crate) const DEPOT_TAKER: usize = (DEPOT_LEAST + IDS).next_multiple_of(4);
+const AREA_END: usize = DEPOT_TAKER + 4 * IDS;
 
 const _: () = assert!(WORDS_AT + FIRST_IDS * WORDS <= vm::PAGE, "small classes stay within one page");
 const _: () = assert!(IDS * 2 <= u8::MAX as usize + 1);
@@ -213,7 +215,7 @@ mod tests {
         let shards = |id: usize| shard(id) % slot::AREA..shard(id) % slot::AREA + SHARD;
         let mut parts: std::vec::Vec<_> = (0..IDS).flat_map(|id| [words(id), shards(id)]).collect();
         parts.extend([BUDGET, MIDDLE_BUDGET, DEPOT_BYTES].map(|word| word..word + 8));
-        parts.push(DEPOT_LEAST..AREA_END);
+        parts.extend([DEPOT_LEAST..DEPOT_TAKER, DEPOT_TAKER..AREA_END]);
         parts.sort_by_key(|part| part.start);
         assert!(parts.windows(2).all(|pair| pair[0].end <= pair[1].start), "{parts:?}");
         assert!(parts.iter().all(|part| part.end <= slot::AREA));

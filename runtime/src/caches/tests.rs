@@ -1,4 +1,4 @@
-//! Cases that only a signal handler above a lock's holder meets, set up from the inside. This thread holds a shard, and
+//! Cases set up from the inside. Some only a signal handler above a lock's holder meets: this thread holds a shard, and
 //! another thread holds the wanted shard, so this thread must not wait.
 
 #![cfg(test)]
@@ -7,7 +7,7 @@ use super::object_cache::{ObjectCache, Wanted};
 use super::reading::Name;
 use super::{enter, heap::heap};
 use crate::central::{CacheRef, Central, NOBODY, Source};
-use crate::depot::Magazine;
+use crate::depot::{Hints, Magazine};
 use crate::page_heap::Span;
 use crate::{heap as malloc, percpu};
 use machine::sync::{AtomicBool, AtomicU32, Ordering};
@@ -169,6 +169,45 @@ fn stolen_span_belongs_to_the_shard_whose_ring_it_is_in() {
         percpu::enter();
         // All objects come back. The last one frees the span, if its owner's lock guards it.
         heap().cpu.depot.flush_out(cache(), owner, magazine);
+    });
+}
+
+/// A consumer's full magazines go straight to the slot that stole from it, until it needs one itself, and stay with it
+/// while the other slot's lock is held: many consumers must not queue there.
+#[test]
+fn full_magazines_go_to_the_slot_that_took_the_last_ones() {
+    alone(|| {
+        assert!(enter(), "there is memory");
+        percpu::enter();
+        let (producer, consumer) = (ASKED_FOR, GIVING);
+        [producer, consumer].into_iter().for_each(slot::count_as_used);
+        let wanted = ObjectCache::create(&Wanted::plain(b"handed", 48, 8)).expect("there is memory");
+        let (cache, depot) = (wanted.cache(), &heap().cpu.depot);
+        let full_in = || [producer, consumer].map(|slot| Hints::of(cache, slot).full_count());
+        let hand_over = |magazine| {
+            let empty = depot.exchange(cache, consumer, magazine).expect("there is memory");
+            depot.push(cache, consumer, empty);
+        };
+        let fill = || depot.fill_by_all_means(cache, consumer, 4).expect("there is memory");
+        hand_over(fill());
+        assert_eq!(full_in(), [0, 1], "no slot has taken any");
+        let taken = depot.steal(cache, producer, core::iter::once(consumer), 0).expect("there is one");
+        hand_over(taken);
+        assert_eq!(full_in(), [1, 0], "it goes to the slot that took the last one");
+        let held = depot.lock(cache, producer, here!());
+        hand_over(fill());
+        drop(held);
+        assert_eq!(full_in(), [1, 1], "the lock is held");
+        let own = depot.pop(cache, consumer, &mut None).expect("there is one");
+        hand_over(own);
+        assert_eq!(full_in(), [1, 1], "the slot needs them itself");
+        let mut empty = depot.find_empty(&depot.lock(cache, producer, here!()));
+        let last = depot.pop(cache, producer, &mut empty).expect("there is one");
+        assert!(empty.is_none(), "an empty magazine stays in return");
+        depot.push(cache, producer, last);
+        malloc::check::check_valid(|_| {});
+        // SAFETY: no thread uses it.
+        assert_eq!(unsafe { wanted.destroy() }, Ok(()));
     });
 }
 

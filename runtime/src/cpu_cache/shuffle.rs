@@ -23,7 +23,7 @@ impl CpuCaches {
         self.put_deferred();
         let Some(slot) = slot::current() else { return self.refill(cache) };
         self.miss(cache, slot, Path::Refill);
-        let mut magazine = self.find_magazine(cache, slot)?;
+        let mut magazine = self.find_magazine(cache, slot, &mut None)?;
         magazine.shuffle(secret);
         let object = magazine.pop();
         self.install(cache, slot, magazine);

@@ -55,10 +55,28 @@ impl CpuCaches {
     pub fn refill(&self, cache: CacheRef) -> Option<*mut u8> {
         self.put_deferred();
         let Some(slot) = slot::current() else { return self.refill_slotless(cache) };
-        let mut magazine = self.take_free_magazine(cache, slot).or_else(|| self.find_magazine(cache, slot))?;
+        let mut magazine = match self.take_free_magazine(cache, slot) {
+            Some(magazine) => magazine,
+            None => {
+                let mut empty = self.take_empty(cache, slot);
+                let found = self.find_magazine(cache, slot, &mut empty);
+                empty.into_iter().for_each(|empty| self.keep_for_frees(cache, slot, empty));
+                found?
+            }
+        };
         let object = magazine.pop();
         self.install(cache, slot, magazine);
         object
+    }
+
+    /// The slot's allocation magazine, if it is empty and will not be the free magazine, so that the depot may have it.
+    fn take_empty(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
+        if SlotWord::new(cache, slot, Side::Free).look().is_zero() && !self.examines(cache, slot) {
+            return None;
+        }
+        let word = SlotWord::new(cache, slot, Side::Allocation);
+        let seen = word.look();
+        if seen.view()?.is_empty() { word.take(seen) } else { None }
     }
 
     /// An object of a middle class, by any way left after [`Self::swap`]. None: no memory, or the slot's magazines have
@@ -74,7 +92,7 @@ impl CpuCaches {
             return object;
         }
         let slot = self.depot.slot_or_none(None);
-        let mut magazine = self.find_magazine(cache, slot)?;
+        let mut magazine = self.find_magazine(cache, slot, &mut None)?;
         let object = magazine.pop();
         let kept_bytes = self.depot.central.capacity(cache, slot) * cache.object_bytes();
         self.depot.push_keeping(cache, slot, magazine, kept_bytes);
@@ -105,19 +123,23 @@ impl CpuCaches {
             Ok(None) => return,
             Err(magazine) => return self.depot.push(cache, slot, magazine),
         };
-        if !old.is_empty() {
-            // It left after we looked, and came back with objects under the same word.
-            return self.depot.push(cache, slot, old);
+        self.keep_for_frees(cache, slot, old);
+    }
+
+    /// Makes an empty magazine the slot's free magazine if it has none, and else pushes it to the depot.
+    fn keep_for_frees(&self, cache: CacheRef, slot: u32, magazine: Magazine) {
+        if !magazine.is_empty() || self.examines(cache, slot) {
+            // One with objects left after we looked, and came back under the same word.
+            return self.depot.push(cache, slot, magazine);
         }
-        let old = old.sized(capacity);
-        let free = SlotWord::new(cache, slot, Side::Free);
-        if let Err(old) = if self.examines(cache, slot) { Err(old) } else { free.put(old) } {
-            self.depot.push(cache, slot, old);
+        let magazine = magazine.sized(self.depot.central.capacity(cache, slot));
+        if let Err(magazine) = SlotWord::new(cache, slot, Side::Free).put(magazine) {
+            self.depot.push(cache, slot, magazine);
         }
     }
 
-    /// A magazine with objects, from the nearest place.
-    pub(super) fn find_magazine(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
+    /// A magazine with objects, from the nearest place. The depot may take the empty one.
+    pub(super) fn find_magazine(&self, cache: CacheRef, slot: u32, empty: &mut Option<Magazine>) -> Option<Magazine> {
         if self.depot.central.capacity(cache, slot) == 0 {
             return None;
         }
@@ -126,7 +148,7 @@ impl CpuCaches {
         }
         let (depot, capacity) = (&self.depot, || self.depot.central.capacity(cache, slot));
         depot
-            .pop(cache, slot)
+            .pop(cache, slot, empty)
             .or_else(|| depot.steal(cache, slot, cache.near(slot), FEW))
             .or_else(|| depot.fill(cache, slot, Source::Freed, capacity()))
             .or_else(|| depot.steal(cache, slot, cache.near(slot), 0))
@@ -193,17 +215,13 @@ impl CpuCaches {
                 return self.depot.put_one(cache, object);
             }
         }
-        let Some(mut next) = self.magazine_with_space(cache, slot) else {
+        let Some(mut next) = self.magazine_with_space(cache, slot, word.take(seen)) else {
             return self.depot.put_one(cache, object);
         };
+        next.fetch();
         next.push(object);
-        match if seen.is_draining() { Err(next) } else { word.swap(seen, next) } {
-            Err(next) => self.depot.push(cache, slot, next),
-            Ok(None) => {}
-            Ok(Some(full)) if SlotWord::new(cache, slot, Side::Allocation).look().is_zero() => {
-                self.install(cache, slot, full);
-            }
-            Ok(Some(full)) => self.depot.push(cache, slot, full),
+        if let Err(next) = word.put(next) {
+            self.depot.push(cache, slot, next);
         }
     }
 
@@ -233,13 +251,21 @@ impl CpuCaches {
             && unsafe { change_and_push(cache, allocation, free, object) }
     }
 
-    /// A magazine with space: the allocation magazine, if empty, or another empty one.
-    fn magazine_with_space(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
+    /// A magazine with space: the allocation magazine, if empty, or another empty one. The full one becomes the
+    /// allocation magazine if the slot has none, and else goes to the depot.
+    fn magazine_with_space(&self, cache: CacheRef, slot: u32, full: Option<Magazine>) -> Option<Magazine> {
         let word = SlotWord::new(cache, slot, Side::Allocation);
         let seen = word.look();
         let is_empty = seen.view().is_some_and(View::is_empty);
         let own = if is_empty { word.take(seen) } else { None };
-        let found = own.or_else(|| self.depot.find_empty(&self.depot.lock(cache, slot, here!())))?;
+        let find_empty = || self.depot.find_empty(&self.depot.lock(cache, slot, here!()));
+        let found = match (full, own) {
+            (Some(full), None) if !word.look().is_zero() => self.depot.exchange(cache, slot, full),
+            (full, own) => {
+                full.into_iter().for_each(|full| self.install(cache, slot, full));
+                own.or_else(find_empty)
+            }
+        }?;
         // It may have left, and come back larger and with objects under the same word.
         Some(if found.is_empty() { found.sized(self.depot.central.capacity(cache, slot)) } else { found })
     }
@@ -275,7 +301,7 @@ impl CpuCaches {
             let word = SlotWord::new(cache, slot, Side::Allocation);
             let seen = word.look();
             let own = if seen.view().is_some_and(|view| !view.is_empty()) { word.take(seen) } else { None };
-            let Some(mut magazine) = own.or_else(|| self.find_magazine(cache, slot)) else { break };
+            let Some(mut magazine) = own.or_else(|| self.find_magazine(cache, slot, &mut None)) else { break };
             while taken < objects.len()
                 && let Some(object) = magazine.pop()
             {

@@ -17,7 +17,7 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::AtomicUsize as Word;
 use machine::slot::ARRAY;
-use machine::sync::Ordering::Relaxed;
+use machine::sync::{Ordering::Relaxed, prefetchw};
 
 /// A magazine that the holder of this value owns.
 #[derive(Debug)]
@@ -213,6 +213,17 @@ impl Magazine {
             place(index).store(there, Relaxed);
             place(other).store(here, Relaxed);
         }
+    }
+
+    /// Fetches its objects, from the topmost down, which another CPU may have used last.
+    pub(super) fn fetch_objects(&self) {
+        self.view().objects().rev().for_each(|object| prefetchw(object));
+    }
+
+    /// Fetches its memory, which another CPU may have used last, for objects that go into it.
+    #[inline]
+    pub fn fetch(&self) {
+        (0..ARRAY).step_by(64).for_each(|line| prefetchw(self.memory().wrapping_add(line)));
     }
 
     /// For objects that go into it, which is empty, the first on top.

@@ -8,8 +8,9 @@
 //!                       ring: span ⇄ span     all that the slot owns (the central tier's)
 //! ```
 //!
-//! Full magazines wander between shards, and empty ones wander back. A [`Magazine`] value owns its memory: it cannot be
-//! copied, and dropping one with objects is a bug. A shard's surplus goes back to the spans, object by object.
+//! Full magazines wander between shards, and empty ones wander back: a slot steals those that another one freed, and
+//! gets the next ones at once. A [`Magazine`] value owns its memory: it cannot be copied, and dropping one with objects
+//! is a bug. A shard's surplus goes back to the spans, object by object.
 //!
 //! It uses the central tier. Source: Bonwick and Adams, "Magazines and Vmem".
 

@@ -11,7 +11,7 @@ use crate::layout::{self, Region};
 use crate::observe::Events;
 use crate::page_heap::Metadata;
 use machine::slot::ARRAY;
-use machine::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, Site};
+use machine::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering, Site};
 
 /// The tier. Zeroes are one that has not begun.
 #[derive(Debug)]
@@ -79,12 +79,24 @@ impl Depot {
     pub fn lock(&self, cache: CacheRef, slot: u32, site: Site) -> Held {
         Held(self.central.lock(cache, slot, site))
     }
+
+    /// The same if it is free.
+    pub(super) fn try_lock(&self, cache: CacheRef, slot: u32) -> Option<Held> {
+        self.central.try_lock(cache, slot).map(Held)
+    }
 }
 
 /// Bytes of objects in a slot's depots, without the lowest magazine of each. All-zero memory: none.
 fn beyond_one(slot: u32) -> &'static AtomicUsize {
     // SAFETY: these bytes of the slot's area serve nothing else.
     unsafe { &*Region::of_process().in_area(slot, layout::DEPOT_BYTES) }
+}
+
+/// The slot that last stole full magazines from another one's shard, plus 1. It gets the next ones at once, so that a
+/// consumer's magazines go straight to its producer. 0: none, or the slot itself needed one since. Relaxed: a hint.
+pub(super) fn taker(cache: CacheRef, slot: u32) -> &'static AtomicU32 {
+    // SAFETY: these bytes of the slot's area serve nothing else.
+    unsafe { &*cache.chunk().in_area(slot, layout::DEPOT_TAKER + 4 * cache.id()) }
 }
 
 /// A shard whose lock is held.

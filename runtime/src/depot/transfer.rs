@@ -2,9 +2,10 @@
 
 use super::magazine::Magazine;
 use super::spare::Reserve;
-use super::tier::{Depot, Held, Hints};
+use super::tier::{Depot, Held, Hints, taker};
 use crate::central::{self, CacheRef, NO_SLOT, Returned, Source};
 use crate::percpu;
+use machine::sync::Ordering::Relaxed;
 use machine::{here, slot};
 
 /// Most magazines that a slot steals at once.
@@ -15,9 +16,16 @@ const MOST_KEPT: usize = 1 << 15;
 impl Depot {
     // ---- out of the depot and of spans ----
 
-    /// The topmost full magazine of the slot's shard.
-    pub fn pop(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
-        let magazine = self.lock(cache, slot, here!()).pop_full()?;
+    /// The topmost full magazine of the slot's shard, which gets an empty one in return, if there is one.
+    pub fn pop(&self, cache: CacheRef, slot: u32, empty: &mut Option<Magazine>) -> Option<Magazine> {
+        if taker(cache, slot).load(Relaxed) != 0 {
+            taker(cache, slot).store(0, Relaxed);
+        }
+        let own = self.lock(cache, slot, here!());
+        let magazine = own.pop_full()?;
+        empty.take().into_iter().for_each(|empty| self.keep_empty(&own, empty));
+        drop(own);
+        magazine.fetch_objects();
         self.leave(cache, slot, magazine)
     }
 
@@ -29,6 +37,7 @@ impl Depot {
         // With a stale count we pass by, or look in vain.
         let mut others = others.filter(|&other| Hints::of(cache, other).full_count() > spared);
         let magazine = others.find_map(|other| self.steal_from(cache, slot, other, spared))?;
+        magazine.fetch_objects();
         self.leave(cache, slot, magazine)
     }
 
@@ -42,6 +51,7 @@ impl Depot {
         stolen[..most].iter_mut().for_each(|place| *place = held.pop_full());
         drop(held);
         let magazine = stolen[0].take()?;
+        taker(cache, other).store(slot + 1, Relaxed);
         let own = self.lock(cache, slot, here!());
         // From here on, the empty ones that go back.
         for place in &mut stolen[..most] {
@@ -118,15 +128,33 @@ impl Depot {
     #[cold]
     pub fn push_keeping(&self, cache: CacheRef, slot: u32, magazine: Magazine, kept_bytes: usize) {
         percpu::enter();
-        let own = self.lock(cache, slot, here!());
         if magazine.is_empty() {
-            return self.keep_empty(&own, magazine);
+            return self.keep_empty(&self.lock(cache, slot, here!()), magazine);
         }
         self.central.count(cache, -(magazine.len() as isize));
+        self.keep_full(self.lock(cache, slot, here!()), magazine, kept_bytes);
+    }
+
+    /// Pushes a full magazine to the shard of the slot that takes this slot's magazines, or to its own, and returns an
+    /// empty one from there: one lock for both. None: no memory.
+    pub fn exchange(&self, cache: CacheRef, slot: u32, full: Magazine) -> Option<Magazine> {
+        percpu::enter();
+        self.central.count(cache, -(full.len() as isize));
+        // A busy lock is not waited for: many consumers would queue at their producer's.
+        let taken = taker(cache, slot).load(Relaxed).checked_sub(1).and_then(|taker| self.try_lock(cache, taker));
+        let shard = taken.unwrap_or_else(|| self.lock(cache, slot, here!()));
+        let empty = self.find_empty(&shard);
+        self.keep_full(shard, full, 0);
+        empty
+    }
+
+    /// Keeps a full magazine, which counts as in the depot, in a shard, and returns what is too much to the spans.
+    fn keep_full(&self, own: Held, magazine: Magazine, kept_bytes: usize) {
+        let (cache, slot) = (own.0.cache(), own.0.slot);
         own.push_full(magazine);
-        let (capacity, shape) = (self.central.capacity(cache, own.0.slot), cache.shape());
+        let (capacity, shape) = (self.central.capacity(cache, slot), cache.shape());
         let kept = (kept_bytes / (capacity.max(1) * shape.object_bytes())).min(MOST_KEPT);
-        let limit = shape.depot_limit(self.central.miss_rate(cache, own.0.slot), capacity);
+        let limit = shape.depot_limit(self.central.miss_rate(cache, slot), capacity);
         let full = own.stacks().full.len();
         if full <= kept || full <= limit && (full == 1 || shape.is_tuned() || own.is_within_budget()) {
             return;

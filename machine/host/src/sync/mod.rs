@@ -5,6 +5,7 @@ mod contention;
 mod hold;
 mod lock;
 mod order;
+mod prefetch;
 mod site;
 mod wait;
 
@@ -18,6 +19,7 @@ pub use hold::measure_holds;
 pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Lock};
 pub use order::{KEEPS_ORDER, order_after_change, order_reads, order_writes};
+pub use prefetch::prefetchw;
 pub use site::Site;
 #[doc(hidden)]
 pub use site::full_name;

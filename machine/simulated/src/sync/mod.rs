@@ -9,6 +9,8 @@ mod hold;
 mod lock;
 #[path = "../../../host/src/sync/order.rs"]
 mod order;
+#[path = "../../../host/src/sync/prefetch.rs"]
+mod prefetch;
 #[path = "../../../host/src/sync/site.rs"]
 mod site;
 #[path = "../../../host/src/sync/wait.rs"]
@@ -25,6 +27,7 @@ pub(crate) use hold::names_of_state;
 pub(crate) use lock::WAITERS;
 pub use lock::{Acquired, Lock};
 pub use order::{KEEPS_ORDER, order_after_change, order_reads, order_writes};
+pub use prefetch::prefetchw;
 pub use site::Site;
 #[doc(hidden)]
 pub use site::full_name;
