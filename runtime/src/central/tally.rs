@@ -45,9 +45,7 @@ impl Tally {
     /// Counts objects of a class, with their total bytes, that left the depot or a span, or came back.
     #[inline]
     pub fn count(&self, class: usize, objects: isize, bytes: isize) {
-        // If a counter fails, the objects go uncounted and the program goes on.
-        let _ = self.objects.try_add(class, objects as i64);
-        if objects > 0 && counter::reads_at_once() {
+        if self.objects.add_changes_reading(class, objects as i64) && objects > 0 && counter::reads_at_once() {
             self.peak_objects[class].raise(self.objects.read_positive(class).value as u64);
         }
         self.count_bytes(bytes);
@@ -60,8 +58,7 @@ impl Tally {
 
     /// Counts bytes of any cache's objects.
     pub fn count_bytes(&self, bytes: isize) {
-        let _ = self.bytes.try_add(bytes as i64 / UNIT as i64);
-        if bytes > 0 && counter::reads_at_once() {
+        if self.bytes.add_changes_reading(bytes as i64 / UNIT as i64) && bytes > 0 && counter::reads_at_once() {
             self.peak_bytes.raise(self.bytes.read_positive().value as u64);
         }
     }

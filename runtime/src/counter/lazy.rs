@@ -92,6 +92,11 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
         self.0.try_add(0, amount)
     }
 
+    #[inline]
+    pub(crate) fn add_changes_reading(&self, amount: i64) -> bool {
+        self.0.add_changes_reading(0, amount)
+    }
+
     /// Subtracts `amount`, like [`add`](Self::add).
     #[inline(always)]
     pub fn sub(&self, amount: i64) {

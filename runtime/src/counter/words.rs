@@ -263,6 +263,18 @@ impl<const RANGE: i32> Counters<RANGE> {
         if self.add_fast(index, Amount::Any(amount)) { Ok(()) } else { self.try_add_slow(index, amount) }
     }
 
+    /// Adds, if there is memory; returns whether that may have changed a reading, which it has not if the amount came
+    /// from the slot's stock.
+    #[inline]
+    pub(crate) fn add_changes_reading(&self, index: usize, amount: i64) -> bool {
+        if block_of(self.state()).is_some_and(|block| slots::draw(block, index, amount)) {
+            return false;
+        }
+        // If a counter fails, the amount goes uncounted and the program goes on.
+        let _ = self.try_add(index, amount);
+        true
+    }
+
     #[inline(always)]
     pub fn sub(&self, index: usize, amount: i64) {
         self.add(index, amount.wrapping_neg());
