@@ -8,4 +8,9 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-nostartfiles");
     // What the loader relocates and then protects fits one page only if it begins with one.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,separate-loadable-segments");
+    // mold cannot read an order of sections, and links well without it.
+    println!("cargo::rerun-if-changed=text.ld");
+    if !std::env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.contains("mold")) {
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-T,{}/text.ld", env!("CARGO_MANIFEST_DIR"));
+    }
 }

@@ -42,11 +42,15 @@ pub fn soak(root: &Path, minutes: u32) -> Result<(), String> {
 
 /// Builds some packages, or the usual ones, and says where they are.
 fn release(root: &Path, packages: &[&str]) -> Result<PathBuf, String> {
+    made(root, "release", packages)
+}
+
+fn made(root: &Path, profile: &str, packages: &[&str]) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = own.ancestors().nth(2).ok_or("xtask does not lie in a target directory")?;
     let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--release"]).args(packages).arg("--target-dir").arg(target);
-    succeeds(command.current_dir(root)).map(|()| target.join("release"))
+    command.args(["build", "--profile", profile]).args(packages).arg("--target-dir").arg(target);
+    succeeds(command.current_dir(root)).map(|()| target.join(profile))
 }
 
 /// What `cargo build --release` makes, and how many bytes it may have.
@@ -60,7 +64,43 @@ pub fn check_size(root: &Path) -> Result<(), String> {
         let file = fs::metadata(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
         println!("size: {}", judge(name, file.len(), limit)?);
     }
-    Ok(())
+    check_order(root)
+}
+
+/// Whether each name in the order of the library's code is still one of a function: after a renaming, code that every
+/// process runs would lie far from the rest again.
+fn check_order(root: &Path) -> Result<(), String> {
+    let order = root.join("malloc/text.ld");
+    let order = fs::read_to_string(&order).map_err(|error| format!("{} cannot be read: {error}", order.display()))?;
+    let library = made(root, "debugging", &["--package", "malloc"])?.join("libcommensal.so");
+    let listing =
+        Command::new("nm").arg(&library).output().map_err(|error| format!("nm cannot be started: {error}"))?;
+    let names = String::from_utf8_lossy(&listing.stdout);
+    let functions: Vec<&str> = names.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    let unknown: Vec<&str> =
+        patterns(&order).filter(|pattern| !functions.iter().any(|name| fits(name, pattern))).collect();
+    match &unknown[..] {
+        [] => Ok(println!("size: all names in the order of code are those of functions")),
+        _ => Err(format!("malloc/text.ld names no function by {}; rename or remove it there", unknown.join(" and "))),
+    }
+}
+
+/// The patterns of functions in an order of sections, without the section's name that they begin with.
+fn patterns(order: &str) -> impl Iterator<Item = &str> {
+    let words = order.split(|end: char| end.is_whitespace() || "()".contains(end));
+    // A section of that name has functions of many names.
+    words.filter_map(|word| word.strip_prefix(".text.")).filter(|&pattern| pattern != "first" && pattern != "*")
+}
+
+/// Whether a name fits a pattern, in which a star stands for anything.
+fn fits(name: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    for part in parts {
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+    }
+    rest.is_empty() || pattern.ends_with('*')
 }
 
 fn judge(name: &str, bytes: u64, limit: u64) -> Result<String, String> {
@@ -167,6 +207,15 @@ pub fn ended_well(command: &str, status: io::Result<ExitStatus>) -> Result<(), S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_fit_patterns_with_stars() {
+        let order = "{ *(.text.first .text.vfork) *(.text.*5depot4tier* .text .text.*) }";
+        assert_eq!(patterns(order).collect::<Vec<_>>(), ["vfork", "*5depot4tier*"]);
+        assert!(fits("vfork", "vfork") && !fits("vforks", "vfork") && !fits("a_vfork", "vfork"));
+        let name = "_ZN9commensal5depot4tier4Held3pop";
+        assert!(fits(name, "*5depot4tier*") && fits(name, "*5depot*pop") && !fits(name, "*4tier*5depot*"));
+    }
 
     #[test]
     fn artefact_above_its_limit_is_refused() {
