@@ -91,7 +91,7 @@ static void places(void) {
 
 /* Prints the first bytes of spans that hold objects, and the order of the first objects. */
 static void objects(void) {
-    enum { SPAN = 64 * KIB, BLOCKS = 16 };
+    enum { SPAN = 64 * KIB, BLOCKS = 128 };
     free(malloc(MIB)); /* From here on, there is a heap. */
     for (size_t size = 48; size <= 112; size += 16)
         if (size != 64)

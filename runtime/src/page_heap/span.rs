@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   span in user memory   │shift│ object │ object │ object │ …          │unused│
-//!   windows                     └ window: 512 B or less ┘└ window …
+//!   windows                     └ window: 4 KiB or less ┘└ window …
 //!   bits, out of line      0 in use  1 free   (only for carved objects, in the order of carving)
 //! ```
 //!
 //! **Random order.** Objects begin at a random multiple of their alignment, within the rest that holds no object. They
-//! are carved window by window. Within a window an exclusive-or by random bits gives the next one. So a small process
-//! touches no more pages than in ascending order. All indices here count in the order of carving; `place` converts.
+//! are carved window by window, and an exclusive-or by random bits gives the next window. Within a window the addresses
+//! ascend, so that a program which goes over its objects finds the next lines in the processor's cache. All indices
+//! here count in the order of carving; `place` converts.
 //!
 //! A span belongs to one slot's shard of its cache. That shard's lock protects all fields except `start`, which does
 //! not change while an object of the span lives. Objects in magazines count as in use.
@@ -27,8 +28,8 @@ pub use core::sync::atomic::{
     AtomicU64 as HintU64, AtomicUsize as HintUsize,
 };
 
-/// Most bytes of a window. With 1 KiB, a shell's fork children took 1 % more page faults.
-const WINDOW: usize = 512;
+/// Most bytes of a window. A small process so touches no more pages than in ascending order.
+const WINDOW: usize = 4096;
 /// Bytes of a granule's bits: enough for objects of 16 bytes.
 pub const BITS_BYTES: usize = GRANULE / 16 / 8;
 
@@ -47,7 +48,7 @@ pub struct Span {
     freed: HintU32,
     /// The word of bits where a search for a free object begins.
     hint: HintU16,
-    /// Random bits for the order of objects.
+    /// Random bits for the order of windows.
     order: HintU16,
     object_bytes: HintU32,
     cache: AtomicU32,
@@ -303,15 +304,10 @@ impl Span {
 
     /// The place, in the order of addresses, of the object with an index; or the index of the object at a place.
     fn place(&self, index: usize) -> usize {
-        // log2 of the objects of a window.
-        let log = WINDOW.ilog2().saturating_sub(self.object_bytes().next_power_of_two().ilog2());
-        let (window, order) = (index >> log, u64::from(self.order.load(Relaxed)));
-        if window >= self.total.load(Relaxed) as usize >> log || order == 0 {
-            return index;
-        }
-        // Each window has an order of its own.
-        let bits = (order << 16 | window as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        index ^ (bits as usize & ((1 << log) - 1))
+        let in_window = (WINDOW >> self.object_bytes().next_power_of_two().ilog2()).max(1);
+        // Whole windows change places, among as many objects as a power of two.
+        let moved = 1 << self.total.load(Relaxed).max(1).ilog2();
+        if index < moved { index ^ (usize::from(self.order.load(Relaxed)) & (moved - in_window)) } else { index }
     }
 
     /// The index of the object at an address of the span.
@@ -356,26 +352,25 @@ mod tests {
     use std::boxed::Box;
     use std::vec::Vec;
 
-    fn span_of(object_bytes: usize) -> (Box<Span>, Box<[u64; BITS_BYTES / 8]>) {
+    fn span_of(object_bytes: usize, is_shuffled: bool) -> (Box<Span>, Box<[u64; BITS_BYTES / 8]>) {
         let mut bits = Box::new([u64::MAX; BITS_BYTES / 8]);
         // SAFETY: a Span is valid when all zero.
         let span: Box<Span> = Box::new(unsafe { core::mem::zeroed() });
         span.describe((16 * GRANULE) as *mut u8, bits.as_mut_ptr(), 1);
-        span.begin(1, object_bytes, 0, true);
+        span.begin(1, object_bytes, 0, is_shuffled);
         (span, bits)
     }
 
     #[test]
     fn span_gives_each_object_once_and_again_after_free() {
         for object_bytes in [16, 48, 1024, 3584] {
-            let (span, _bits) = span_of(object_bytes);
+            let (span, _bits) = span_of(object_bytes, true);
             let objects: Vec<_> = core::iter::from_fn(|| span.take(|_| ())).collect();
             assert_eq!(objects.len(), GRANULE / object_bytes);
             let mut sorted = objects.clone();
             sorted.sort();
             assert!(sorted.windows(2).all(|pair| pair[1] as usize - pair[0] as usize == object_bytes));
             assert!(sorted[0] >= span.start() && span.covers(sorted[objects.len() - 1].wrapping_add(object_bytes - 1)));
-            assert!(object_bytes > WINDOW / 2 || objects != sorted, "objects come in the order of addresses");
             for &object in objects.iter().rev() {
                 span.put(object).unwrap();
                 span.check_valid();
@@ -388,8 +383,23 @@ mod tests {
     }
 
     #[test]
+    fn windows_come_in_random_order_and_their_objects_in_ascending_order() {
+        let (span, _bits) = span_of(64, true);
+        let mut firsts = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            span.begin(1, 64, 0, true);
+            let objects: Vec<_> = core::iter::from_fn(|| span.take(|_| ())).collect();
+            firsts.insert(objects[0]);
+            for window in objects.chunks(WINDOW / 64) {
+                assert!(window.is_sorted() && window[WINDOW / 64 - 1] as usize - window[0] as usize == WINDOW - 64);
+            }
+        }
+        assert!(firsts.len() > 8, "the first object has {} places in 100 spans", firsts.len());
+    }
+
+    #[test]
     fn rows_of_free_objects_are_shown() {
-        let (span, _bits) = span_of(1024);
+        let (span, _bits) = span_of(1024, false);
         let objects: Vec<_> = (0..12).filter_map(|_| span.take(|_| ())).collect();
         let first = *objects.iter().min().expect("there are some");
         let place = |object: *mut u8| (object as usize - first as usize) / 1024;
@@ -404,7 +414,7 @@ mod tests {
 
     #[test]
     fn misuse_is_told() {
-        let (span, _bits) = span_of(48);
+        let (span, _bits) = span_of(48, true);
         let object = span.take(|_| ()).unwrap();
         assert_eq!(span.put(object.wrapping_add(16)), Err(Misuse::NotAnObject));
         let other = (0..GRANULE / 48).map(|place| span.first().wrapping_add(place * 48)).find(|&other| other != object);
