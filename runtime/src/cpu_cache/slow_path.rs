@@ -57,19 +57,22 @@ impl CpuCaches {
         let Some(slot) = slot::current() else { return self.refill_slotless(cache) };
         let mut magazine = match self.take_free_magazine(cache, slot) {
             Some(magazine) => magazine,
-            None => {
-                let mut empty = self.take_empty(cache, slot);
-                let found = self.find_magazine(cache, slot, &mut empty);
-                empty.into_iter().for_each(|empty| self.keep_for_frees(cache, slot, empty));
-                found?
-            }
+            None => match self.take_empty(cache, slot) {
+                // It left after we looked, and came back under the same word.
+                Some(magazine) if !magazine.is_empty() => magazine,
+                mut empty => {
+                    let found = self.find_magazine(cache, slot, &mut empty);
+                    empty.into_iter().for_each(|empty| self.keep_for_frees(cache, slot, empty));
+                    found?
+                }
+            },
         };
         let object = magazine.pop();
         self.install(cache, slot, magazine);
         object
     }
 
-    /// The slot's allocation magazine, if it is empty and will not be the free magazine, so that the depot may have it.
+    /// The slot's allocation magazine, if it looks empty and will not be the free magazine, so that the depot may have it.
     fn take_empty(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
         if SlotWord::new(cache, slot, Side::Free).look().is_zero() && !self.examines(cache, slot) {
             return None;

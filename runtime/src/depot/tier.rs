@@ -214,6 +214,7 @@ impl Held {
 
     /// Keeps an empty magazine.
     pub fn push_empty(&self, magazine: Magazine) {
+        debug_assert!(magazine.is_empty(), "{} objects in an empty magazine", magazine.len());
         self.stacks().empty.push(magazine);
     }
 
