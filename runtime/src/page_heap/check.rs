@@ -8,11 +8,12 @@
 //! Runs lie end to end on both sides of the pages never used. No two free runs are neighbours. Each free run is in the
 //! bin of its length. The counts are the sums of what is there.
 //!
-//! For tests: no other thread may be in the heap. The check takes no lock, so that a failed check leaves none held.
+//! For tests: no other thread may be in the heap. The check holds no lock, so that a failed check leaves none held.
 
 use super::PAGE;
 use super::runs::PageHeap;
 use super::segment::{Kind, Owner, Page, Segment};
+use machine::here;
 use machine::sync::Ordering;
 
 /// Sums that the check found, in pages.
@@ -31,6 +32,8 @@ impl PageHeap {
     /// Checks every segment, every bin and every count; each violation panics.
     #[doc(hidden)]
     pub fn check_valid(&self) -> PagesFound {
+        // Runs that a signal handler freed wait for the next holder of the lock.
+        self.locked(here!(), |_| ());
         // SAFETY: no other thread is in the heap.
         let state = unsafe { &*self.state.get() };
         let mut found = PagesFound::default();
