@@ -1,6 +1,7 @@
 /* Overflows that run out of a mapping of objects, upwards and downwards. Each must end at a guard page.
  * The case `places` prints where the first block, a later one and a large one lie, seen from the C library.
  * The case `objects` prints the low bits and the order of blocks.
+ * The case `huge` prints how many mappings shall have huge pages, and how many shall not.
  *
  *     guards CASE */
 #include "check.h"
@@ -105,6 +106,22 @@ static void objects(void) {
     puts("");
 }
 
+/* A mapping's flags are the last line of its entry in smaps. The heap has several segments. */
+static void huge(void) {
+    enum { BLOCKS = 1000, BLOCK = 30000 };
+    for (int i = 0; i < BLOCKS; i++)
+        CHECK((block = malloc(BLOCK)), "there is memory");
+    FILE *entries = fopen("/proc/self/smaps", "r");
+    char line[512];
+    int wanted = 0, unwanted = 0;
+    while (entries && fgets(line, sizeof line, entries))
+        if (strncmp(line, "VmFlags:", 8) == 0) {
+            wanted += strstr(line, " hg") != NULL;
+            unwanted += strstr(line, " nh") != NULL;
+        }
+    printf("%d %d\n", wanted, unwanted);
+}
+
 /* Prints the distances of the first blocks, before there is a heap. */
 static void first_blocks(void) {
     enum { BLOCKS = 24, WORDS = 3 };
@@ -118,7 +135,7 @@ static void first_blocks(void) {
 }
 
 CHECK_TABLE({"first_segment", first_segment}, {"later_segment", later_segment}, {"large", large},
-            {"resized", resized}, {"places", places}, {"objects", objects},
+            {"resized", resized}, {"places", places}, {"objects", objects}, {"huge", huge},
             {"first_blocks", first_blocks});
 
 int main(int count, char **arguments) {

@@ -6,6 +6,7 @@ use dropin::run::{End, Outcome, Run};
 use dropin::subject::{self, Mode};
 use dropin::{compile, in_both_modes, linked, skips};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 in_both_modes! {
     mode_is_what_it_says: super::mode_is_what_it_says;
@@ -100,6 +101,7 @@ in_both_modes! {
     eager_layout_without_memory_is_told_and_goes_on: super::eager_layout_without_memory_is_told_and_goes_on;
     statistics_tell_peaks: super::statistics_tell_peaks;
     strange_configurations: super::strange_configurations;
+    huge_pages_are_asked_for_and_avoided: super::huge_pages_are_asked_for_and_avoided;
 }
 
 fn holds(outcome: Outcome) -> Outcome {
@@ -268,6 +270,22 @@ fn statistics_tell_peaks(mode: Mode) {
     let peak = memory.and_then(|memory| memory.split(", ").find_map(|figure| figure.strip_prefix("peak ")));
     let is_told = peak.is_some_and(|peak| peak.starts_with("20") && peak.ends_with(" MiB"));
     assert!(is_told, "{}", outcome.report("expected some 200 MiB as the peak in use"));
+}
+
+fn huge_pages_are_asked_for_and_avoided(mode: Mode) {
+    if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+        return skips::skip("huge_pages_are_asked_for_and_avoided", "the kernel has no transparent huge pages");
+    }
+    let mappings = |conf: &str| {
+        let run = Run::new(compile::program("guards")).args(["huge"]).env("COMMENSAL_CONF", conf);
+        let outcome = holds(run.with(subject::library(), mode));
+        let numbers: Vec<u32> = outcome.stdout.split_whitespace().flat_map(str::parse).collect();
+        <[u32; 2]>::try_from(numbers).unwrap_or_else(|_| panic!("{}", outcome.report("expected two numbers")))
+    };
+    let [wanted, _] = mappings("huge:prefer");
+    assert!(wanted > 0, "no mapping shall have huge pages with huge:prefer");
+    let [wanted, unwanted] = mappings("huge:avoid");
+    assert!(wanted == 0 && unwanted > 0, "{wanted} mappings shall have huge pages with huge:avoid, {unwanted} not");
 }
 
 fn strange_configurations(mode: Mode) {

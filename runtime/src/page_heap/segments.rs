@@ -13,7 +13,7 @@ use machine::{here, process, vm};
 
 const HUGE: Key = Key::of("huge");
 
-/// Up to this size (32 MiB), a heap uses no huge pages, for any system setting.
+/// Up to this size (32 MiB), a heap uses no huge pages, for any system setting, unless the user prefers them.
 const SMALL_HEAP_PAGES: u64 = (32 << 20) / PAGE as u64;
 /// Bytes of a segment while the heap is small: a process may have as much address space in reserve.
 const USUAL_SEGMENT: usize = 8 << 20;
@@ -59,10 +59,14 @@ impl PageHeap {
     fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<&'static Segment> {
         let (start, granules) = (guarded::map(self.place(bytes), bytes, UNIT)?, granules_of_units(bytes));
         let start = self.claim_or_move(state, start, (bytes, UNIT), granules)?;
-        let avoids_huge = self.counts.reserved.get() < SMALL_HEAP_PAGES || HUGE.is("avoid");
-        if avoids_huge {
+        let wish = match HUGE.is("prefer") {
+            true => Some(vm::Huge::Prefer),
+            false if self.counts.reserved.get() < SMALL_HEAP_PAGES || HUGE.is("avoid") => Some(vm::Huge::Avoid),
+            false => None,
+        };
+        if let Some(wish) = wish {
             // SAFETY: the mapping is ours.
-            unsafe { vm::advise_huge(start, bytes, vm::Huge::Avoid) };
+            unsafe { vm::advise_huge(start, bytes, wish) };
         }
         let Some(segment) = self.adopt_segment(state, start, bytes) else {
             // SAFETY: the claim and the mapping are ours and unused.
@@ -72,7 +76,7 @@ impl PageHeap {
             }
             return None;
         };
-        segment.may_be_huge.set(!avoids_huge && self.prefers_huge);
+        segment.may_be_huge.set(wish.map_or(self.prefers_huge, |wish| wish == vm::Huge::Prefer));
         Some(segment)
     }
 

@@ -96,9 +96,9 @@ pub const TABLE: &[Setting] = &[
     ),
     row("keep", Number(0, u32::MAX), "1", "MiB", AtStart)
         .help("Dirty memory that free runs may keep. Memory above it returns to the system even if it is not idle."),
-    row("huge", one_of("system avoid"), "system", "", AtStart).help(
+    row("huge", one_of("system avoid prefer"), "system", "", AtStart).help(
         "`system`: the heap beyond its first 32 MiB follows the system's huge-page setting. `avoid`: it never \
-         uses huge pages.",
+         uses huge pages. `prefer`: it asks for them beyond its first 4 MiB.",
     ),
     row("sandbox", one_of("off on"), "off", "", AtStart).help(
         "`on`: start in plain mode, in which the library makes only the system calls that the C library's malloc \
