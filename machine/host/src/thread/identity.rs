@@ -11,7 +11,7 @@
 //! Runs at the same time: all threads; the generation changes only in a fresh child.
 
 use super::block::block;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, spin_loop};
 use crate::{process, sandbox, slot, syscall, vm};
 use core::ptr::null_mut;
 use core::sync::atomic as own;
@@ -84,21 +84,32 @@ pub fn enter() -> bool {
 #[cold]
 #[unsafe(link_section = ".text.first")]
 fn renew(own: u32) -> bool {
-    let generation = loop {
-        // Acquire pairs with the release below: a thread that sees the new generation also sees the new GONE.
-        match mark().load(Ordering::Acquire) {
-            0 => begin_generation(),
-            CHANGING => spin_loop(),
-            generation => break generation,
-        }
-    };
     let block = block();
-    // A newer identity replaces that of a signal handler here.
-    block.identity.store(next_identity(), Ordering::Relaxed);
-    // In a fork child the kernel gives the thread the number of the process.
-    block.tid.store(if own != 0 && sandbox::is_on() { process::id() } else { 0 }, Ordering::Relaxed);
-    block.generation.store(generation, Ordering::Relaxed);
-    own != 0
+    loop {
+        // Acquire pairs with the release below: a thread that sees the new generation also sees the new GONE.
+        let generation = match mark().load(Ordering::Acquire) {
+            0 => {
+                begin_generation();
+                continue;
+            }
+            CHANGING => {
+                spin_loop();
+                continue;
+            }
+            generation => generation,
+        };
+        // A newer identity replaces that of a signal handler here.
+        block.identity.store(next_identity(), Ordering::Relaxed);
+        // In a fork child the kernel gives the thread the number of the process.
+        block.tid.store(if own != 0 && sandbox::is_on() { process::id() } else { 0 }, Ordering::Relaxed);
+        block.generation.store(generation, Ordering::Relaxed);
+        // A handler may have forked since the look at the mark: then this is the child, and locks that are taken now
+        // would have another holder's identity after the next handler.
+        compiler_fence(Ordering::SeqCst);
+        if mark().load(Ordering::Relaxed) == generation {
+            return own != 0;
+        }
+    }
 }
 
 /// A new identity whose low half, as lock words hold it, is not zero.
