@@ -72,7 +72,8 @@ impl CpuCaches {
         object
     }
 
-    /// The slot's allocation magazine, if it looks empty and will not be the free magazine, so that the depot may have it.
+    /// The slot's allocation magazine, if it looks empty and will not be the free magazine, so that the depot may have
+    /// it.
     fn take_empty(&self, cache: CacheRef, slot: u32) -> Option<Magazine> {
         if SlotWord::new(cache, slot, Side::Free).look().is_zero() && !self.examines(cache, slot) {
             return None;

@@ -268,9 +268,9 @@ mutants! {
         "upkeep: pages of objects in use go back with those of free ones" by "upkeep"
         - "let is_free = index < total && self.is_free(at(index));"
         + "let is_free = index < total;"
-        "random order: two objects of a window have the same place" by "depot exchange", "remote drain"
-        - "index ^ (bits as usize & ((1 << log) - 1))"
-        + "index | (bits as usize & ((1 << log) - 1))"
+        "random order: objects of two windows have the same place" by "depot exchange", "remote drain"
+        - "index ^ (usize::from(self.order.load(Relaxed)) & (moved - in_window))"
+        + "index | (usize::from(self.order.load(Relaxed)) & (moved - in_window))"
     in "runtime/src/caches/harden.rs":
         "hardened: a fresh object says that it is filled" by "hardened heap"
         - ".say(FRESH);"
