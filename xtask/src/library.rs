@@ -79,10 +79,14 @@ fn check_order(root: &Path) -> Result<(), String> {
     let functions: Vec<&str> = names.lines().filter_map(|line| line.split(' ').nth(2)).collect();
     let unknown: Vec<&str> =
         patterns(&order).filter(|pattern| !functions.iter().any(|name| fits(name, pattern))).collect();
-    match &unknown[..] {
-        [] => Ok(println!("size: all names in the order of code are those of functions")),
-        _ => Err(format!("malloc/text.ld names no function by {}; rename or remove it there", unknown.join(" and "))),
+    if !unknown.is_empty() {
+        return Err(format!(
+            "malloc/text.ld names no function by {}; rename or remove it there",
+            unknown.join(" and ")
+        ));
     }
+    println!("size: all names in the order of code are those of functions");
+    Ok(())
 }
 
 /// The patterns of functions in an order of sections, without the section's name that they begin with.
