@@ -98,6 +98,6 @@ fn traces_are_the_same_on_every_machine() {
 }
 
 const TRACES: [[u64; 3]; 2] = [
-    [0xdbdc_fc64_7cda_dd3e, 0x15ae_c873_b4ca_e694, 0x7e36_6a47_4fd2_0a4b],
-    [0xdbdc_fc64_7cda_dd3e, 0x1b9a_5e3c_d647_8aa0, 0x938d_eb85_5a60_6807],
+    [0x4042_f412_63d7_d3e4, 0xd7e2_713a_726f_3c8e, 0x8e78_f880_646e_b1d6],
+    [0x4042_f412_63d7_d3e4, 0x2493_e1e2_effa_c8a6, 0xda0d_6bcc_618a_a13b],
 ];
