@@ -66,8 +66,9 @@ mutants! {
         + "state.is_none_or(|state| state.label().is_still(turn) || turn > 0).then_some(found)"
     in "runtime/src/cpu_cache/slow_path.rs":
         "a thread forgets a magazine that it could not install" by "depot exchange", "page map", "remote drain"
-        - "self.depot.push(cache, slot, next);"
-        + "if seen.is_draining() { self.depot.push(cache, slot, next) } else { _ = next.into_top() }"
+        - "Err(magazine) => return self.depot.push(cache, slot, magazine),"
+        + "Err(magazine) if seen.is_draining() => return self.depot.push(cache, slot, magazine),\n            \
+            Err(magazine) => return drop(magazine.into_top()),"
     in "runtime/src/depot/stack.rs":
         "a stack of magazines that gives one out does not count that" by "depot exchange", "remote drain"
         - "self.0.store(((word / ONE - 1) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);"
