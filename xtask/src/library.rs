@@ -67,8 +67,11 @@ pub fn check_size(root: &Path) -> Result<(), String> {
     check_order(root)
 }
 
-/// Whether each name in the order of the library's code is still one of a function: after a renaming, code that every
-/// process runs would lie far from the rest again.
+/// Bytes of a file that a page fault maps at once.
+const MAPPED_BY_A_FAULT: u64 = 64 << 10;
+
+/// Whether each name in the order of the library's code is still one of a function, and the code of a small heap ends
+/// in time: after a renaming or with more code, a process would map more of the library again.
 fn check_order(root: &Path) -> Result<(), String> {
     let order = root.join("malloc/text.ld");
     let order = fs::read_to_string(&order).map_err(|error| format!("{} cannot be read: {error}", order.display()))?;
@@ -86,6 +89,18 @@ fn check_order(root: &Path) -> Result<(), String> {
         ));
     }
     println!("size: all names in the order of code are those of functions");
+    let address = |name: &str| {
+        let line = names.lines().find(|line| line.ends_with(&format!(" {name}")));
+        line.and_then(|line| u64::from_str_radix(line.split(' ').next()?, 16).ok())
+            .ok_or_else(|| format!("{} has no symbol {name}", library.display()))
+    };
+    // The first function of the order, so the beginning of the code.
+    let most = (address("free")? / MAPPED_BY_A_FAULT + 2) * MAPPED_BY_A_FAULT;
+    let end = address("end_of_a_small_heap")?;
+    if end > most {
+        return Err(format!("the code of a small heap ends {} bytes too late; see malloc/text.ld", end - most));
+    }
+    println!("size: the code of a small heap ends {} bytes before its limit", most - end);
     Ok(())
 }
 
