@@ -115,7 +115,7 @@ fn sized(seed: u64) -> Outcome {
                 grow(other, random.usize(14..24), random);
                 wanting.fetch_sub(1, Ordering::Relaxed);
             } else {
-                let goes_on = |number: &i32| *number < 40 || (*number < 3000 && wanting.load(Ordering::Relaxed) > 0);
+                let goes_on = |number: &i32| *number < 40 || (*number < 1000 && wanting.load(Ordering::Relaxed) > 0);
                 (0..).take_while(goes_on).filter_map(|_| Block::of(cache)).for_each(|block| block.free_to(cache));
             }
             table.exchange(Block::of(cache), random).into_iter().for_each(Block::free);
