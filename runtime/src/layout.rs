@@ -19,6 +19,7 @@
 //!              2928  magazine words, two for each id from 0 to 72: allocation and free magazine
 //!              4096  the same for ids 73 to 127
 //!              4976  the budget of middle classes' magazines
+//!              5632  gaps between samples, two bytes for each id
 //!              5992  shards of ids 127 to 73, of the next slot; those of slot 0 end the header
 //!
 //!   shard      0     lock             central: it guards the rest, but for the load
@@ -88,7 +89,9 @@ pub(crate) const DEPOT_BYTES: usize = MIDDLE_BUDGET + 8;
 pub(crate) const DEPOT_LEAST: usize = DEPOT_BYTES + 8;
 /// A word of 32 bits for each id.
 pub(crate) const DEPOT_TAKER: usize = (DEPOT_LEAST + IDS).next_multiple_of(4);
-const AREA_END: usize = DEPOT_TAKER + 4 * IDS;
+/// 16 bits for each id.
+pub(crate) const GAP: usize = DEPOT_TAKER + 4 * IDS;
+const AREA_END: usize = GAP + 2 * IDS;
 
 const _: () = assert!(WORDS_AT + FIRST_IDS * WORDS <= vm::PAGE, "small classes stay within one page");
 const _: () = assert!(IDS * 2 <= u8::MAX as usize + 1);
@@ -186,6 +189,9 @@ pub(crate) mod header {
     pub const STATISTICS: usize = WORDS_ABOVE + 16;
     /// The operator's page.
     pub const CONTROL: usize = WORDS_ABOVE + 32;
+    /// The mean gap between samples.
+    pub const SAMPLING: usize = WORDS_ABOVE + 40;
+    pub const PROFILE: usize = WORDS_ABOVE + 56;
 }
 
 impl<T> HeaderWord<T> {
@@ -215,7 +221,7 @@ mod tests {
         let shards = |id: usize| shard(id) % slot::AREA..shard(id) % slot::AREA + SHARD;
         let mut parts: std::vec::Vec<_> = (0..IDS).flat_map(|id| [words(id), shards(id)]).collect();
         parts.extend([BUDGET, MIDDLE_BUDGET, DEPOT_BYTES].map(|word| word..word + 8));
-        parts.extend([DEPOT_LEAST..DEPOT_TAKER, DEPOT_TAKER..AREA_END]);
+        parts.extend([DEPOT_LEAST..DEPOT_TAKER, DEPOT_TAKER..GAP, GAP..AREA_END]);
         parts.sort_by_key(|part| part.start);
         assert!(parts.windows(2).all(|pair| pair[0].end <= pair[1].start), "{parts:?}");
         assert!(parts.iter().all(|part| part.end <= slot::AREA));

@@ -35,6 +35,7 @@ pub mod misuse;
 pub mod observe;
 pub mod page_heap;
 pub mod percpu;
+pub mod profile;
 pub mod rcu;
 pub mod sandbox;
 pub mod settings;

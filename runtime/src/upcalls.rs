@@ -16,7 +16,7 @@ pub struct Upcalls {
     pub rouse_worker: fn(),
     /// Waits until threads that may be looking at such objects have stopped.
     pub wait_for_readers: fn(),
-    /// A large block, perhaps of a group, is freed.
+    /// A large block, perhaps of a group or sampled, is freed.
     pub forget_large: unsafe fn(block: *mut u8),
 }
 

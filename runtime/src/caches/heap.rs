@@ -71,7 +71,7 @@ pub(super) struct Cold {
     pub watching: [AtomicPtr<CacheState>; SMALL],
     /// Whether threads may be inside groups, whose caches serve their allocations.
     pub has_groups: AtomicBool,
-    pub has_large_of_groups: AtomicBool,
+    pub has_tags: AtomicBool,
     pub checks_at_exit: AtomicBool,
     /// Blocks of middle sizes that were given as large blocks.
     pub middle_blocks: AtomicU32,

@@ -7,7 +7,7 @@
 
 use super::object_cache::{ObjectCache, Wanted};
 use super::{enter, heap::heap};
-use crate::central::{Central, size_class};
+use crate::central::Central;
 use crate::group::Group;
 use crate::{heap as malloc, percpu};
 use machine::sync::measure_holds;
@@ -137,8 +137,7 @@ fn end_of_a_group_frees_a_bounded_number_of_spans_at_a_time() {
     in_a_process(|| {
         let end = |objects: usize| {
             let group = Group::new("many").expect("there is memory");
-            let class = size_class::class_for(30_000);
-            let made = (0..objects).filter_map(|_| group.core().allocate_small(class)).count();
+            let made = (0..objects).filter_map(|_| group.core().allocate(30_000, 16)).count();
             assert_eq!(made, objects, "there is memory");
             drop(group);
             drain_ns()

@@ -82,6 +82,12 @@ impl Heap {
         unsafe { self.cold.watching[class].load(Ordering::Acquire).as_ref() }.map(ObjectCache::of_state)
     }
 
+    /// The cache whose magazines serve a request of a size class, for threads in no group.
+    pub(crate) fn cache_of(&self, bytes: usize, alignment: usize) -> Option<CacheRef> {
+        let class = self.class_of(bytes, alignment)?;
+        Some(self.in_place_of(class).map_or_else(|| self.class(class), ObjectCache::cache))
+    }
+
     fn server(&self, class: usize) -> Server {
         match self.in_place_of(class).map(|cache| (cache, cache.debug())) {
             Some((cache, Some(debug))) => Server::Watching(cache, debug),
@@ -136,10 +142,10 @@ impl Heap {
         }
     }
 
-    /// Notes that a group has a large block: each one freed from now on may belong to a group.
-    pub(crate) fn note_large_of_group(&self) {
+    /// Notes that a large block has a tag: each one freed from now on may belong to a group, or be sampled.
+    pub(crate) fn note_tags(&self) {
         // Relaxed: a thread that frees a block got it from its allocator, after this store.
-        self.cold.has_large_of_groups.store(true, Ordering::Relaxed);
+        self.cold.has_tags.store(true, Ordering::Relaxed);
     }
 
     // ---- special blocks ----
@@ -212,7 +218,7 @@ impl Heap {
         self.unseal_large(block);
         // SAFETY: passed on.
         unsafe {
-            if self.cold.has_large_of_groups.load(Ordering::Relaxed) {
+            if self.cold.has_tags.load(Ordering::Relaxed) {
                 (crate::UPCALLS.forget_large)(block);
             }
             self.free_large(block, pages);

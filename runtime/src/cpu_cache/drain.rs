@@ -12,6 +12,7 @@
 //!
 //! No slow path replaces a draining word. One kick serves many words, of all slots and caches.
 
+use super::gap::{forget_gap, set_mean_gap};
 use super::slot_word::{Marked, Side, SlotWord};
 use super::tier::CpuCaches;
 use crate::central::{CacheRef, Charged, NO_SLOT, Part, Subreleased, coarse_time};
@@ -191,6 +192,20 @@ impl CpuCaches {
                 self.depot.flush_out(cache, slot::current().unwrap_or(NO_SLOT), magazine);
             }
         }
+    }
+
+    /// Begins to sample allocations with a mean gap in bytes, or changes that, or ends it: 0. Slots give up their
+    /// magazines, which are not reserved.
+    pub fn begin_sampling(&self, mean: u64) {
+        if set_mean_gap(mean) == mean || mean == 0 {
+            return;
+        }
+        self.as_only_drainer(here!(), || {
+            self.drain_magazines(Which::All, Why::Trim);
+            for cache in self.depot.central.caches() {
+                cache.slots().for_each(|slot| forget_gap(cache, slot));
+            }
+        });
     }
 
     // ---- caches that are idle in a slot; `upkeep` says when ----

@@ -9,6 +9,7 @@
 
 mod drain;
 mod examine;
+mod gap;
 mod resize;
 mod retire;
 mod shuffle;
@@ -17,6 +18,7 @@ mod slow_path;
 mod tier;
 
 pub use drain::{Drained, Reclaimed, Which};
+pub use gap::{Claim, Gap, mean_gap};
 pub use retire::RetireSlots;
 pub use slot_word::{Side, SlotWord};
 pub use tier::{At, CpuCaches, Watch};

@@ -4,6 +4,7 @@
 //! a free magazine's word leads to the place behind it. So zeroed memory reads as an empty allocation magazine and a
 //! full free magazine. A slot word takes a magazine and gives one back. A look gives a [`View`], which may be stale.
 
+use super::gap::Gap;
 use crate::central::CacheRef;
 use crate::depot::{Magazine, View};
 use crate::layout::{HEADER, Region};
@@ -135,21 +136,46 @@ impl SlotWord {
         unsafe { slot::compare_store(self.base(), self.slot, self.index(), seen.word, new) == Stored::Done }
     }
 
+    /// The gap that reserves its magazine's objects.
+    #[inline]
+    fn gap(self) -> Option<Gap> {
+        if self.side == Side::Allocation { Gap::of(self.cache, self.slot) } else { None }
+    }
+
+    /// The magazine seen.
+    ///
+    /// # Safety
+    /// It was taken out of this word.
+    unsafe fn adopt(self, seen: Seen) -> Option<Magazine> {
+        // SAFETY: passed on.
+        let magazine = unsafe { seen.adopt() }?;
+        if let Some(gap) = self.gap() {
+            gap.refund(magazine.len());
+        }
+        Some(magazine)
+    }
+
     /// Takes out the magazine seen. None: there was none, the word has changed, or the thread has migrated.
     pub fn take(self, seen: Seen) -> Option<Magazine> {
         // SAFETY: the word no longer names it.
-        if seen.names_one() && self.replace(seen, 0) { unsafe { seen.adopt() } } else { None }
+        if seen.names_one() && self.replace(seen, 0) { unsafe { self.adopt(seen) } } else { None }
     }
 
-    /// Puts a magazine in place of the one seen, which it returns. Error: as for `take`; the magazine comes back.
+    /// Puts a magazine in place of the one seen, which it returns. Error: as for `take`, or an allocation magazine goes
+    /// beyond the next sample; the magazine comes back.
     pub fn swap(self, seen: Seen, magazine: Magazine) -> Result<Option<Magazine>, Magazine> {
+        let (gap, len) = (self.gap(), magazine.len());
+        if gap.is_some_and(|gap| !gap.reserve_all(len)) {
+            return Err(magazine);
+        }
         let new = self.side.word(self.cache.chunk(), magazine.view().top());
         if !self.replace(seen, new) {
+            gap.into_iter().for_each(|gap| gap.refund(len));
             return Err(magazine);
         }
         magazine.into_top();
         // SAFETY: the word no longer names it.
-        Ok(unsafe { seen.adopt() })
+        Ok(unsafe { self.adopt(seen) })
     }
 
     /// Puts a magazine into an empty word.
@@ -165,7 +191,7 @@ impl SlotWord {
     /// No thread is in the slot, nor comes meanwhile.
     pub unsafe fn take_quietly(self) -> Option<Magazine> {
         // SAFETY: passed on.
-        unsafe { self.seen(slot::exchange(self.base(), self.slot, self.index(), 0)).adopt() }
+        unsafe { self.adopt(self.seen(slot::exchange(self.base(), self.slot, self.index(), 0))) }
     }
 
     /// Marks the word as draining.
@@ -205,7 +231,7 @@ impl Marked {
         // SAFETY: if the word is still draining, the magazine is ours.
         unsafe {
             let is_kept = slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, 0);
-            if is_kept { word.seen(before).adopt() } else { None }
+            if is_kept { word.adopt(word.seen(before)) } else { None }
         }
     }
 
@@ -221,21 +247,42 @@ impl Marked {
 }
 
 /// Exchanges the slot's two magazines and pops an object. None: a word has changed, the allocation magazine has
-/// objects, the free magazine has none, or the thread has migrated.
-pub(super) fn change_places(cache: CacheRef, allocation: Seen, free: Seen) -> Option<*mut u8> {
+/// objects, the free magazine has none or goes beyond the next sample, or the thread has migrated.
+#[inline]
+pub(super) fn change_places(cache: CacheRef, slot: u32, allocation: Seen, free: Seen) -> Option<*mut u8> {
+    let (gap, len) = (Gap::of(cache, slot), free.view().map_or(0, View::len));
+    if gap.is_some_and(|gap| !gap.reserve_all(len)) {
+        return None;
+    }
     // SAFETY: each slot has an area, and both words name magazines.
     let object = unsafe { slot::change_places(cache.chunk().base(), cache.index(), allocation.word, free.word) };
-    (!object.is_null()).then_some(object)
+    if object.is_null() {
+        gap.into_iter().for_each(|gap| gap.refund(len));
+        return None;
+    }
+    Some(object)
 }
 
-/// Exchanges the slot's two magazines and pushes an object to the one that had room. False: a word has changed, or the
-/// thread has migrated.
+/// Exchanges the slot's two magazines and pushes an object to the one that had room. False: a word has changed, the
+/// free magazine goes beyond the next sample, or the thread has migrated.
 ///
 /// # Safety
 /// The allocation magazine seen has room, and the free magazine seen is full. As for [`push`].
-pub(super) unsafe fn change_and_push(cache: CacheRef, allocation: Seen, free: Seen, object: *mut u8) -> bool {
+pub(super) unsafe fn change_and_push(
+    cache: CacheRef, slot: u32, allocation: Seen, free: Seen, object: *mut u8,
+) -> bool {
+    let [old, new] = [allocation, free].map(|seen| seen.view().map_or(0, View::len));
+    let gap = Gap::of(cache, slot);
+    if gap.is_some_and(|gap| !gap.reserve_all(new)) {
+        return false;
+    }
     // SAFETY: passed on; each slot has an area, and both words name magazines.
-    unsafe { slot::change_and_push(cache.chunk().base(), cache.index(), allocation.word, free.word, object) }
+    let is_done =
+        unsafe { slot::change_and_push(cache.chunk().base(), cache.index(), allocation.word, free.word, object) };
+    if let Some(gap) = gap {
+        gap.refund(if is_done { old } else { new });
+    }
+    is_done
 }
 
 /// Pushes an object to the slot's free magazine, as the fast path does. False: no space.

@@ -1,5 +1,6 @@
 //! The slow paths. Refill: the allocation magazine is empty. Overflow: the free magazine is full.
 
+use super::gap::Gap;
 use super::slot_word::{Seen, Side, SlotWord, change_and_push, change_places, push};
 use super::tier::CpuCaches;
 use crate::central::{CacheRef, HIGHEST_RATE, PINNED, Path, Source};
@@ -47,7 +48,7 @@ impl CpuCaches {
             && given.capacity() == most
             && given.room() <= most / 2
             && !self.is_polled();
-        if worth_it { change_places(cache, allocation, free) } else { None }
+        if worth_it { change_places(cache, slot, allocation, free) } else { None }
     }
 
     /// An object by any way left after [`Self::swap`]. None: no memory, or the slot's magazines have no room.
@@ -122,12 +123,30 @@ impl CpuCaches {
         let word = SlotWord::new(cache, slot, Side::Allocation);
         let seen = word.look();
         let is_replaceable = seen.view().is_none_or(|old| old.is_empty()) && !seen.is_draining();
+        let Some(magazine) = self.cut(cache, slot, magazine) else { return };
         let old = match if is_replaceable { word.swap(seen, magazine) } else { Err(magazine) } {
             Ok(Some(old)) => old,
             Ok(None) => return,
             Err(magazine) => return self.depot.push(cache, slot, magazine),
         };
         self.keep_for_frees(cache, slot, old);
+    }
+
+    /// The magazine with as many objects as come before the slot's next sample; the others go to the depot. None: all.
+    fn cut(&self, cache: CacheRef, slot: u32, mut magazine: Magazine) -> Option<Magazine> {
+        let Some(gap) = Gap::of(cache, slot) else { return Some(magazine) };
+        let fitting = gap.reserve(magazine.len());
+        gap.refund(fitting);
+        if fitting == magazine.len() {
+            return Some(magazine);
+        }
+        let empty = || self.depot.find_empty(&self.depot.lock(cache, slot, here!()));
+        let mut part = (fitting > 0).then(empty).flatten().map(|part| part.sized(magazine.view().capacity()));
+        if let Some(part) = &mut part {
+            (0..fitting).filter_map(|_| magazine.pop()).for_each(|object| part.push(object));
+        }
+        self.depot.push(cache, slot, magazine);
+        part
     }
 
     /// Makes an empty magazine the slot's free magazine if it has none, and else pushes it to the depot.
@@ -252,7 +271,7 @@ impl CpuCaches {
         let capacity = self.depot.central.capacity(cache, slot);
         // SAFETY: passed on. A magazine that is worth it has room.
         allocation.view().is_some_and(|view| is_worth_changing(view, capacity))
-            && unsafe { change_and_push(cache, allocation, free, object) }
+            && unsafe { change_and_push(cache, slot, allocation, free, object) }
     }
 
     /// A magazine with space: the allocation magazine, if empty, or another empty one. The full one becomes the

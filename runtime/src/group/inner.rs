@@ -8,6 +8,7 @@ use crate::central::{CacheRef, Charged, size_class};
 use crate::counter::Account;
 use crate::misuse::Line;
 use crate::page_heap::PAGE;
+use crate::profile;
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -210,8 +211,12 @@ impl Core {
             _ => None,
         };
         match class {
-            Some(class) => self.allocate_small(class),
-            None => self.allocate_large(bytes, alignment).map(|run| run.start),
+            Some(class) => self.allocate_small(class, bytes, alignment, 0),
+            None => {
+                let block = self.allocate_large(bytes, alignment)?.start;
+                profile::draw(block, bytes, 0);
+                Some(block)
+            }
         }
     }
 
@@ -232,23 +237,23 @@ impl Core {
 
     /// An object of a size class.
     #[inline]
-    pub(crate) fn allocate_small(&self, class: usize) -> Option<*mut u8> {
+    pub(crate) fn allocate_small(&self, class: usize, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
         // Acquire pairs with the release in `make_cache`.
         let word = self.known_table().map_or(0, |table| table.entry(class).load(Ordering::Acquire));
-        let object = Charged::cache_of(word).and_then(|cache| heap().cpu.take(cache));
-        object.or_else(|| self.allocate_slow(class))
+        let cache = Charged::cache_of(word);
+        let object = cache.and_then(|cache| heap().cpu.take(cache).or_else(|| heap().cpu.swap(cache)));
+        object.or_else(|| self.allocate_slow(class, bytes, alignment, from))
     }
 
     #[cold]
-    fn allocate_slow(&self, class: usize) -> Option<*mut u8> {
+    fn allocate_slow(&self, class: usize, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
         if !enter() {
             return None;
         }
         let cache = self.cache_for(class)?;
-        self.within_limits(size_class::size(class), || {
-            let cpu = &heap().cpu;
-            cpu.take(cache).or_else(|| cpu.swap(cache)).or_else(|| cpu.refill(cache))
-        })
+        let run = || self.allocate_large(bytes, alignment).map(|run| run.start);
+        let refill = || self.within_limits(size_class::size(class), || heap().cpu.refill(cache));
+        profile::sample(cache, bytes, from, run).or_else(refill)
     }
 
     /// Calls `attempt`. If it fails, drains the caches of the full group, or of the process, and retries.

@@ -5,16 +5,18 @@ use super::register::Own;
 use crate::caches::{enter, heap};
 use crate::misuse::Call;
 use crate::page_heap::{PAGE, Run};
+use crate::profile;
 use core::ptr::null_mut;
 use machine::here;
 
 fn note_of(start: *mut u8) -> Option<*mut Block> {
-    let note = heap().page_heap().tag(start).cast::<Block>();
+    let note = profile::tag_of(start).cast::<Block>();
     (!note.is_null()).then_some(note)
 }
 
-/// Tells the group of a large block, if it has one, that the block is freed. The caller must own the block.
+/// Tells the group of a large block and the profile, if they know it, that it is freed. The caller must own the block.
 pub(crate) unsafe fn forget_large(start: *mut u8) {
+    profile::died(start);
     let Some(note) = note_of(start) else { return };
     // SAFETY: passed on; as in `of_large`. If `remove` fails in a handler, the note stays, and names no block.
     unsafe {
@@ -62,7 +64,7 @@ impl Core {
         if note.is_null() {
             return None;
         }
-        heap().note_large_of_group();
+        heap().note_tags();
         heap().cpu.drain_before_growth(pages, alignment);
         let run = page_heap.allocate(pages, alignment);
         let is_noted = |run: &Run| {
@@ -120,6 +122,7 @@ impl Core {
                 let Block { start, pages, next: behind, .. } = note.read();
                 next = Some(behind);
                 if !start.is_null() {
+                    profile::died(start);
                     self.account.charge_anyway(-((pages * PAGE) as isize));
                     if let Some(pages) = heap().demand_large(start, Call::Free) {
                         heap().free_large(start, pages);

@@ -25,6 +25,7 @@ use crate::group;
 use crate::misuse::{self, Call, Found};
 pub use crate::page_heap::PAGE;
 use crate::page_heap::memblock;
+use crate::profile;
 use crate::upcalls::{From, Rest, Visit};
 use crate::upkeep;
 use core::ptr::null_mut;
@@ -117,9 +118,12 @@ extern "C-unwind" fn allocate_slow_for(bytes: usize, from: usize) -> *mut u8 {
 extern "C-unwind" fn allocate_slower(bytes: usize, from: usize) -> *mut u8 {
     or_out_of_memory(bytes, enter() && bytes <= isize::MAX as usize, || match bytes {
         0..=LARGEST => refill(bytes, from).or_else(|| allocate_page_instead(bytes, ALIGNMENT)),
-        _ => middle_class(bytes)
-            .and_then(|class| heap().cpu.refill_middle(class))
-            .or_else(|| allocate_pages(bytes, ALIGNMENT).map(|run| run.0)),
+        _ => match middle_class(bytes) {
+            Some(class) => sample(class, bytes, ALIGNMENT, from)
+                .or_else(|| heap().cpu.refill_middle(class))
+                .or_else(|| allocate_pages(bytes, ALIGNMENT).map(|run| run.0)),
+            None => allocate_run(bytes, ALIGNMENT, from).map(|run| run.0),
+        },
     })
 }
 
@@ -132,7 +136,7 @@ fn middle_class(bytes: usize) -> Option<CacheRef> {
 
 fn refill(bytes: usize, from: usize) -> Option<*mut u8> {
     match heap().server_of(bytes) {
-        Some(cache) => heap().cpu.refill(cache),
+        Some(cache) => sample(cache, bytes, ALIGNMENT, from).or_else(|| heap().cpu.refill(cache)),
         None => refill_other(bytes, 1, from),
     }
 }
@@ -141,8 +145,12 @@ fn refill(bytes: usize, from: usize) -> Option<*mut u8> {
 #[cold]
 fn refill_other(bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
     match group::current() {
-        Some(group) => group.allocate_small(class_for_aligned(bytes, alignment)?),
-        None => heap().refill(bytes, alignment, from),
+        Some(group) => group.allocate_small(class_for_aligned(bytes, alignment)?, bytes, alignment, from),
+        None => {
+            let cache = heap().cache_of(bytes, alignment);
+            let sample = cache.and_then(|cache| sample(cache, bytes, alignment, from));
+            sample.or_else(|| heap().refill(bytes, alignment, from))
+        }
     }
 }
 
@@ -191,11 +199,22 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
     Some((run.start, run.is_zero))
 }
 
+/// A block for an allocation that the slot's magazines of a cache cannot serve, if it is sampled.
+#[inline]
+fn sample(cache: CacheRef, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
+    profile::sample(cache, bytes, from, || allocate_pages(bytes.max(1), alignment).map(|run| run.0))
+}
+
+/// The same as [`allocate_pages`] for a request that no gap has counted.
+fn allocate_run(bytes: usize, alignment: usize, from: usize) -> Option<(*mut u8, bool)> {
+    allocate_pages(bytes, alignment).inspect(|run| profile::draw(run.0, bytes, from))
+}
+
 /// A large block, or null with ENOMEM, and whether it is known to be zero.
 fn allocate_large(bytes: usize) -> (*mut u8, bool) {
     let mut is_zero = false;
     let block = or_out_of_memory(bytes, enter() && bytes <= isize::MAX as usize, || {
-        let run = allocate_pages(bytes, ALIGNMENT)?;
+        let run = allocate_run(bytes, ALIGNMENT, 0)?;
         is_zero = run.1;
         Some(run.0)
     });
@@ -266,7 +285,7 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
         }
         return or_out_of_memory(bytes, enter(), || {
             let object = match heap().server_of(size_class::size(class)) {
-                Some(cache) => heap().cpu.refill(cache),
+                Some(cache) => sample(cache, bytes, alignment, 0).or_else(|| heap().cpu.refill(cache)),
                 None => take_at_hand(bytes, alignment).or_else(|| refill_other(bytes, alignment, 0)),
             };
             object.or_else(|| allocate_page_instead(bytes, alignment))
@@ -278,7 +297,7 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
     or_out_of_memory(
         bytes,
         enter() && bytes.checked_add(alignment).is_some_and(|all| all <= isize::MAX as usize),
-        || allocate_pages(bytes.max(1), alignment).map(|run| run.0),
+        || allocate_run(bytes.max(1), alignment, 0).map(|run| run.0),
     )
 }
 

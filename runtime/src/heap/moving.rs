@@ -7,6 +7,7 @@ use crate::central::size_class::{self, LARGEST};
 use crate::group::Core;
 use crate::misuse::{self, Call, Found};
 use crate::page_heap::memblock;
+use crate::profile;
 use machine::{root, vm};
 
 /// The kernel moves large blocks of at least this many bytes to memory without pages; smaller ones are copied.
@@ -143,6 +144,7 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
         // SAFETY: passed on; for both.
         let is_done = unsafe { Core::resize_large(block, pages, || page_heap.resize(block, old_pages, pages)) };
         if is_done {
+            profile::resized(block, bytes);
             heap().seal_large(block, bytes);
             heap().count_large(0, pages as isize - old_pages as isize);
         }

@@ -53,4 +53,6 @@ classes! {
     grace_periods: "grace period",
     /// The state of upkeep.
     upkeep: "upkeep",
+    /// The tables of the heap profile.
+    profile: "profile",
 }

@@ -47,7 +47,7 @@ impl PageHeap {
     }
 
     /// A random place for a mapping, near the first segment. The range has room for much more than the heap.
-    pub(super) fn place(&self, bytes: usize) -> Place {
+    pub(crate) fn place(&self, bytes: usize) -> Place {
         const LEAST: usize = 256 << 20;
         const TIMES_HEAP: usize = 8;
         let heap = (self.counts.reserved.get() + self.counts.in_use.get()) as usize * PAGE;

@@ -9,9 +9,9 @@ use crate::tokens::Token;
 use crate::tree::{Tree, Violation};
 
 /// From the bottom to the top: a tier may use itself and those before it.
-const TIERS: [&str; 17] = [
+const TIERS: [&str; 18] = [
     "upcalls", "layout", "percpu", "observe", "counter", "settings", "misuse", "page_heap", "central", "depot",
-    "cpu_cache", "caches", "sandbox", "rcu", "group", "upkeep", "heap",
+    "cpu_cache", "caches", "sandbox", "profile", "rcu", "group", "upkeep", "heap",
 ];
 
 /// Files above all tiers.

@@ -12,7 +12,7 @@ mod wait;
 pub use contention::{Contention, ContentionReport, PLACES, Waited};
 pub use core::hint::spin_loop;
 pub use core::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 pub use core::sync::atomic::{compiler_fence, fence};
 pub use hold::measure_holds;

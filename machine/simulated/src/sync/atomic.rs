@@ -29,7 +29,7 @@ macro_rules! words {
     };
 }
 
-words! { u8 u32 u64 usize i64 }
+words! { u8 u16 u32 u64 usize i64 }
 
 impl Word for bool {
     #[inline]
@@ -244,6 +244,7 @@ macro_rules! number {
 }
 
 number!(AtomicU8, u8);
+number!(AtomicU16, u16);
 number!(AtomicU32, u32);
 number!(AtomicU64, u64);
 number!(AtomicUsize, usize);

@@ -17,7 +17,8 @@ mod site;
 mod wait;
 
 pub use atomic::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, compiler_fence, fence, spin_loop,
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, compiler_fence, fence,
+    spin_loop,
 };
 pub(crate) use atomic::{STORES_TAKE_NS, empty_all_buffers};
 pub use contention::{Contention, ContentionReport, PLACES, Waited};

@@ -1,0 +1,343 @@
+//! The tables of a profile: call sites, and sampled blocks that are live.
+//!
+//! A *site* is a stack of return addresses with labels. Its figures are estimates: a sampled block stands for `1/p`
+//! blocks, where `p` is the probability by which one of its size is sampled. Tables never grow: what does not fit is
+//! lost, and counted.
+//!
+//! **At the peak.** A new maximum of live bytes would have to copy the live figures of all sites. Instead, each event
+//! has a number, and a site has that of its last event. Before it changes, it looks whether the last maximum came after
+//! that. If so, its live figures are those of the maximum.
+
+use core::ops::{AddAssign, Sub};
+
+/// Most sampled blocks that are live: at the default rate, those of 32 GiB.
+pub(super) const SAMPLES: usize = 1 << 16;
+/// Most call sites, and most return addresses in all of them.
+const SITES: usize = 1 << 13;
+const FRAMES: usize = 1 << 18;
+const BUCKETS: usize = 2 * SITES;
+/// Most return addresses of a stack.
+pub const DEPTH: usize = 64;
+/// Ranges of lifetimes: below 1 µs, and each four times as long as the last.
+pub const LIFETIMES: usize = 16;
+
+/// Estimated blocks and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[repr(C)]
+pub struct Figures {
+    /// Blocks.
+    pub blocks: f64,
+    /// Bytes that their users asked for.
+    pub bytes: f64,
+}
+
+impl Figures {
+    /// The figures that a sampled block of so many bytes stands for, of which one in `1/probability` is sampled.
+    pub fn of(bytes: usize, probability: f64) -> Self {
+        Figures { blocks: 1.0 / probability, bytes: bytes as f64 / probability }
+    }
+}
+
+impl AddAssign for Figures {
+    fn add_assign(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+    }
+}
+
+impl Sub for Figures {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Figures { blocks: self.blocks - other.blocks, bytes: self.bytes - other.bytes }
+    }
+}
+
+/// Labels of an allocation, beside its stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Labels {
+    /// The thread's name, and zeroes behind it.
+    pub thread: [u8; 16],
+    /// The number of its group; 0: none.
+    pub group: u32,
+    /// The tag of the region of code; 0: none.
+    pub region: u32,
+}
+
+/// A call site. All-zero memory: unused.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Site {
+    hash: u64,
+    /// Next in the bucket, plus 1.
+    next: u32,
+    first_frame: u32,
+    depth: u32,
+    /// Blocks sampled.
+    pub samples: u32,
+    /// Labels tell it from other sites of the same stack.
+    pub labels: Labels,
+    /// All that was allocated.
+    pub allocated: Figures,
+    /// The part of it that was freed, or cannot be known to be live.
+    pub freed: Figures,
+    at_peak: Figures,
+    /// The number of its last event.
+    changed: u64,
+    /// Freed samples by lifetime.
+    pub lifetimes: [u32; LIFETIMES],
+}
+
+impl Site {
+    /// Allocated and not freed.
+    pub fn live(&self) -> Figures {
+        self.allocated - self.freed
+    }
+}
+
+/// A sampled block. All-zero memory: unused.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Sample {
+    site: u32,
+    /// The next unused one, plus 1.
+    next: u32,
+    stands_for: Figures,
+    born_ns: u64,
+}
+
+/// The memory of the tables. All-zero memory is empty.
+#[repr(C)]
+pub(super) struct Arrays {
+    samples: [Sample; SAMPLES],
+    sites: [Site; SITES],
+    buckets: [u32; BUCKETS],
+    frames: [usize; FRAMES],
+}
+
+/// The tables, under the profile's lock. All-zero memory: without arrays, which never leave once they are there.
+#[derive(Default)]
+#[repr(C)]
+pub(super) struct Tables {
+    pub arrays: Option<&'static mut Arrays>,
+    samples: u32,
+    /// The first unused sample, plus 1.
+    unused: u32,
+    sites: u32,
+    frames: u32,
+    event: u64,
+    peak_event: u64,
+    live: f64,
+    peak: f64,
+}
+
+impl Tables {
+    /// Counts an allocation at a site. None: the tables are full.
+    pub fn allocated(&mut self, stack: &[usize], labels: Labels, figures: Figures) -> Option<u32> {
+        let site = self.site_of(stack, labels)?;
+        self.change(site, figures.bytes, |site| {
+            site.allocated += figures;
+            site.samples += 1;
+        });
+        Some(site)
+    }
+
+    /// Notes a live block of a site. None: the table is full.
+    pub fn note(&mut self, site: u32, stands_for: Figures, now_ns: u64) -> Option<u32> {
+        let arrays = self.arrays.as_mut()?;
+        let index = match self.unused.checked_sub(1) {
+            Some(index) => {
+                self.unused = arrays.samples[index as usize].next;
+                index
+            }
+            None => {
+                let index = self.samples;
+                arrays.samples.get(index as usize)?;
+                self.samples += 1;
+                index
+            }
+        };
+        arrays.samples[index as usize] = Sample { site, next: 0, stands_for, born_ns: now_ns };
+        Some(index)
+    }
+
+    /// Counts a block as freed that is in no table, because it was not noted or cannot be.
+    pub fn not_live(&mut self, site: u32, figures: Figures) {
+        self.change(site, -figures.bytes, |site| site.freed += figures);
+    }
+
+    /// Forgets a sampled block, which is freed.
+    pub fn forget(&mut self, index: u32, now_ns: u64) {
+        let Some(arrays) = self.arrays.as_mut() else { return };
+        let sample = &mut arrays.samples[index as usize];
+        let Sample { site, stands_for, born_ns, .. } = *sample;
+        sample.next = self.unused;
+        self.unused = index + 1;
+        let lifetime = lifetime_of(now_ns.saturating_sub(born_ns));
+        self.change(site, -stands_for.bytes, |site| {
+            site.freed += stands_for;
+            site.lifetimes[lifetime] += 1;
+        });
+    }
+
+    /// The site of a number, its stack, innermost call first, and what was live there at the peak.
+    pub fn site(&self, number: u32) -> Option<(&Site, &[usize], Figures)> {
+        let arrays = self.arrays.as_ref().filter(|_| number < self.sites)?;
+        let site = &arrays.sites[number as usize];
+        let first = site.first_frame as usize;
+        Some((site, &arrays.frames[first..first + site.depth as usize], self.at_peak(site)))
+    }
+
+    fn at_peak(&self, site: &Site) -> Figures {
+        if site.changed <= self.peak_event { site.live() } else { site.at_peak }
+    }
+
+    fn change(&mut self, number: u32, bytes: f64, change: impl FnOnce(&mut Site)) {
+        let (event, peak_event) = (self.event + 1, self.peak_event);
+        let Some(arrays) = self.arrays.as_mut() else { return };
+        let site = &mut arrays.sites[number as usize];
+        if site.changed <= peak_event {
+            site.at_peak = site.live();
+        }
+        change(site);
+        (site.changed, self.event) = (event, event);
+        self.live += bytes;
+        if self.live > self.peak {
+            (self.peak, self.peak_event) = (self.live, event);
+        }
+    }
+
+    fn site_of(&mut self, stack: &[usize], labels: Labels) -> Option<u32> {
+        let stack = &stack[..stack.len().min(DEPTH)];
+        let (hash, arrays) = (hash_of(stack, labels), self.arrays.as_mut()?);
+        let bucket = hash as usize % BUCKETS;
+        let mut next = arrays.buckets[bucket];
+        while let Some(number) = next.checked_sub(1) {
+            let site = &arrays.sites[number as usize];
+            let first = site.first_frame as usize;
+            let frames = &arrays.frames[first..first + site.depth as usize];
+            if site.hash == hash && site.labels == labels && frames == stack {
+                return Some(number);
+            }
+            next = site.next;
+        }
+        let (number, first) = (self.sites, self.frames as usize);
+        let frames = arrays.frames.get_mut(first..first + stack.len())?;
+        let site = arrays.sites.get_mut(number as usize)?;
+        frames.copy_from_slice(stack);
+        (site.hash, site.labels, site.next) = (hash, labels, arrays.buckets[bucket]);
+        (site.first_frame, site.depth) = (first as u32, stack.len() as u32);
+        arrays.buckets[bucket] = number + 1;
+        self.sites += 1;
+        self.frames += stack.len() as u32;
+        Some(number)
+    }
+}
+
+/// The range that a lifetime lies in.
+fn lifetime_of(ns: u64) -> usize {
+    let micros = ns / 1000;
+    ((u64::BITS - micros.leading_zeros()).div_ceil(2) as usize).min(LIFETIMES - 1)
+}
+
+/// FNV-1a by words, spread over all bits.
+fn hash_of(stack: &[usize], labels: Labels) -> u64 {
+    let [first, second] = [&labels.thread[..8], &labels.thread[8..]]
+        .map(|half| u64::from_ne_bytes(half.try_into().expect("a half has 8 bytes")));
+    let numbers = [first, second, u64::from(labels.group) << 32 | u64::from(labels.region)];
+    let words = stack.iter().map(|&frame| frame as u64).chain(numbers);
+    crate::page_heap::guarded::mixed(
+        words.fold(0xcbf2_9ce4_8422_2325, |hash, word| {
+            (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
+        }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+    use std::vec::Vec;
+
+    fn tables() -> Tables {
+        // SAFETY: all-zero memory is empty arrays.
+        let arrays = unsafe { Box::<Arrays>::new_zeroed().assume_init() };
+        Tables { arrays: Some(Box::leak(arrays)), ..Tables::default() }
+    }
+
+    fn figures(bytes: f64) -> Figures {
+        Figures { blocks: 1.0, bytes }
+    }
+
+    /// Planted bugs that were seen here: a peak that keeps a later change; live figures of the event, not before it.
+    #[test]
+    fn figures_at_the_peak_are_those_of_all_sites_at_that_moment() {
+        let mut tables = tables();
+        let (mut live, mut random) = (Vec::<(u32, u32, f64)>::new(), 1_u64);
+        let (mut now, mut peak, mut at_peak) = ([0.0; 5], 0.0, [0.0; 5]);
+        for _ in 0..20_000 {
+            random = crate::page_heap::guarded::mixed(random);
+            let grows = random % 1000 < 505;
+            if grows || live.is_empty() {
+                let (place, bytes) = ((random as usize >> 20) % 5, (random >> 40 & 0xff) as f64);
+                let site = tables.allocated(&[place, 7], Labels::default(), figures(bytes)).expect("there is room");
+                let index = tables.note(site, figures(bytes), 0).expect("there is room");
+                live.push((index, place as u32, bytes));
+                now[place] += bytes;
+            } else {
+                let (index, place, bytes) = live.swap_remove((random >> 24) as usize % live.len());
+                tables.forget(index, 5000);
+                now[place as usize] -= bytes;
+            }
+            if now.iter().sum::<f64>() > peak {
+                (peak, at_peak) = (now.iter().sum(), now);
+            }
+        }
+        let sites: Vec<_> = (0..).map_while(|number| tables.site(number)).collect();
+        assert_eq!(sites.len(), 5);
+        for (site, stack, peak) in sites {
+            assert_eq!((site.live().bytes, peak.bytes), (now[stack[0]], at_peak[stack[0]]), "{stack:?}");
+            assert_eq!(site.lifetimes.iter().sum::<u32>() as f64, site.freed.blocks);
+        }
+    }
+
+    #[test]
+    fn sites_differ_by_stack_and_by_each_label() {
+        let mut tables = tables();
+        let labels = |thread: u8, group, region| Labels { thread: [thread; 16], group, region };
+        let keys = [
+            (&[1, 2][..], labels(0, 0, 0)),
+            (&[2, 1], labels(0, 0, 0)),
+            (&[1], labels(0, 0, 0)),
+            (&[1, 2], labels(1, 0, 0)),
+            (&[1, 2], labels(0, 1, 0)),
+            (&[1, 2], labels(0, 0, 1)),
+        ];
+        for round in 1..=3 {
+            for (number, (stack, labels)) in keys.iter().enumerate() {
+                assert_eq!(tables.allocated(stack, *labels, figures(8.0)), Some(number as u32));
+                assert_eq!(tables.site(number as u32).expect("it is there").0.samples, round);
+            }
+        }
+    }
+
+    #[test]
+    fn full_tables_lose_what_comes_and_keep_what_they_have() {
+        let mut tables = tables();
+        let mut allocate = |place| tables.allocated(&[place; DEPTH], Labels::default(), figures(1.0));
+        let fitting = (0..).take_while(|&place| allocate(place).is_some()).count();
+        assert_eq!(fitting, (FRAMES / DEPTH).min(SITES));
+        assert_eq!(allocate(3), Some(3));
+        let mut note = || tables.note(0, figures(1.0), 0);
+        assert_eq!((0..).take_while(|_| note().is_some()).count(), SAMPLES);
+        tables.forget(77, 0);
+        assert_eq!(tables.note(0, figures(1.0), 0), Some(77));
+    }
+
+    #[test]
+    fn lifetimes_fall_into_ranges_of_four_times() {
+        let ranges = [0, 999, 1000, 3999, 4000, 16_000, 1_000_000, u64::MAX].map(lifetime_of);
+        assert_eq!(ranges, [0, 0, 1, 1, 2, 3, 5, LIFETIMES - 1]);
+    }
+}
