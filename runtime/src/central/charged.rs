@@ -34,6 +34,31 @@ fn at(pointer: &AtomicPtr<Charged>) -> Option<&Charged> {
     unsafe { pointer.load(Ordering::Relaxed).as_ref() }
 }
 
+/// The caches of a table and of those below it.
+#[derive(Debug)]
+pub struct CachesBelow<'a> {
+    root: &'a Charged,
+    table: Option<&'a Charged>,
+    entry: usize,
+}
+
+impl Iterator for CachesBelow<'_> {
+    type Item = CacheRef;
+
+    #[inline(never)]
+    fn next(&mut self) -> Option<CacheRef> {
+        loop {
+            let table = self.table?;
+            let found = table.caches_from(self.entry).next();
+            if let Some((entry, cache)) = found {
+                self.entry = entry + 1;
+                return Some(cache);
+            }
+            (self.table, self.entry) = (self.root.after(table), 0);
+        }
+    }
+}
+
 impl Charged {
     pub fn entry(&self, class: usize) -> &AtomicUsize {
         &self.caches[class]
@@ -45,23 +70,28 @@ impl Charged {
     }
 
     pub fn caches(&self) -> impl Iterator<Item = CacheRef> {
-        // Acquire pairs with the release of the thread that entered the cache, so it is found complete.
-        self.caches.iter().filter_map(|entry| Self::cache_of(entry.load(Ordering::Acquire)))
+        self.caches_from(0).map(|(_, cache)| cache)
     }
 
-    /// This table and all below it. As for all functions here, the caller holds the drain lock.
-    fn tables(&self) -> impl Iterator<Item = &Charged> {
-        successors(Some(self), move |&table| {
-            at(&table.first).or_else(|| {
-                let ways_up = successors(Some(table), |table| at(&table.parent));
-                ways_up.take_while(|&table| !core::ptr::eq(table, self)).find_map(|table| at(&table.next))
-            })
+    fn caches_from(&self, first: usize) -> impl Iterator<Item = (usize, CacheRef)> {
+        // Acquire pairs with the release of the thread that entered the cache, so it is found complete.
+        let cache =
+            |(index, entry): (usize, &AtomicUsize)| Some((index, Self::cache_of(entry.load(Ordering::Acquire))?));
+        self.caches.iter().enumerate().skip(first).filter_map(cache)
+    }
+
+    /// The next table after `table`, of this one and all below it. As for all functions here, the caller holds the
+    /// drain lock.
+    fn after<'a>(&'a self, table: &'a Charged) -> Option<&'a Charged> {
+        at(&table.first).or_else(|| {
+            let ways_up = successors(Some(table), |table| at(&table.parent));
+            ways_up.take_while(|&table| !core::ptr::eq(table, self)).find_map(|table| at(&table.next))
         })
     }
 
     /// All caches of this table and of those below it.
-    pub fn caches_below(&self) -> impl Iterator<Item = CacheRef> {
-        self.tables().flat_map(Charged::caches)
+    pub fn caches_below(&self) -> CachesBelow<'_> {
+        CachesBelow { root: self, table: Some(self), entry: 0 }
     }
 
     pub fn is_loose(&self) -> bool {

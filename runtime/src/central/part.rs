@@ -5,6 +5,7 @@
 use super::cache_ref::{CacheRef, STRIDE};
 use super::tier::Central;
 use crate::layout::IDS;
+use core::ops::Range;
 use machine::sync::Ordering;
 
 /// Numbers in a part: those of four chunks, some 500 caches.
@@ -43,8 +44,31 @@ impl Central {
     }
 
     /// A part's caches. Without the drain lock, a cache may end while it is shown.
-    pub fn caches_of(&self, part: Part) -> impl Iterator<Item = CacheRef> {
+    pub fn caches_of(&self, part: Part) -> Caches<'_> {
+        Caches { central: self, numbers: part.first..part.end }
+    }
+
+    /// All caches, the size classes first, without those that are created meanwhile. As above without the drain lock.
+    pub fn caches(&self) -> Caches<'_> {
+        Caches { central: self, numbers: 0..self.numbers() }
+    }
+}
+
+/// Existing caches with numbers of a range.
+#[derive(Debug)]
+pub struct Caches<'a> {
+    central: &'a Central,
+    numbers: Range<u32>,
+}
+
+impl Iterator for Caches<'_> {
+    type Item = CacheRef;
+
+    // Not inlined, because many walks use it, and none of them is short.
+    #[inline(never)]
+    fn next(&mut self) -> Option<CacheRef> {
         let is_id = |number: &u32| (1..IDS as u32).contains(&(number % STRIDE));
-        (part.first..part.end).filter(is_id).map(|number| self.cache(number)).filter(|cache| cache.exists())
+        let caches = self.numbers.by_ref().filter(is_id).map(|number| self.central.cache(number));
+        { caches }.find(|cache| cache.exists())
     }
 }

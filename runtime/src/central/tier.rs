@@ -80,11 +80,6 @@ impl Central {
         CacheRef::new(if chunk == 0 { Region::of_process() } else { self.cold.chunks.base(chunk) }, id)
     }
 
-    /// All caches that exist, the size classes first. Without the drain lock, a cache may end while it is shown.
-    pub fn caches(&self) -> impl Iterator<Item = CacheRef> {
-        self.parts().flat_map(|part| self.caches_of(part))
-    }
-
     /// The cache of the span at an address, if there is one.
     pub fn cache_at(&self, address: *mut u8) -> Option<CacheRef> {
         self.page_heap.span_of(address).map(|span| self.cache(span.cache()))

@@ -15,7 +15,7 @@
 use super::gap::{forget_gap, set_mean_gap};
 use super::slot_word::{Marked, Side, SlotWord};
 use super::tier::CpuCaches;
-use crate::central::{CacheRef, Charged, NO_SLOT, Part, Subreleased, coarse_time};
+use crate::central::{CacheRef, Caches, CachesBelow, Charged, NO_SLOT, Part, Subreleased, coarse_time};
 use crate::depot::Magazine;
 use crate::observe::Why;
 use crate::page_heap::{Occupancy, PAGE};
@@ -60,6 +60,57 @@ pub struct Reclaimed {
     pub spans: usize,
     /// Whether more work is left.
     pub is_more: bool,
+}
+
+/// The chosen caches. Not inlined, as many walks use it; also the next one.
+struct Chosen<'a> {
+    one: Option<CacheRef>,
+    numbered: Option<Caches<'a>>,
+    charged: Option<CachesBelow<'a>>,
+}
+
+impl Iterator for Chosen<'_> {
+    type Item = CacheRef;
+
+    #[inline(never)]
+    fn next(&mut self) -> Option<CacheRef> {
+        let one = self.one.take().or_else(|| self.numbered.as_mut()?.next());
+        one.or_else(|| self.charged.as_mut()?.next())
+    }
+}
+
+/// The words of chosen caches in a slot.
+struct Words<'a> {
+    caches: Chosen<'a>,
+    which: Which<'a>,
+    slot: u32,
+    next: Option<SlotWord>,
+}
+
+impl Iterator for Words<'_> {
+    type Item = SlotWord;
+
+    #[inline(never)]
+    fn next(&mut self) -> Option<SlotWord> {
+        self.next.take().or_else(|| {
+            let (which, slot) = (self.which, self.slot);
+            let cache = self.caches.find(|cache| cache.is_used_in(slot) && which.includes(*cache, slot))?;
+            let [first, second] = Side::BOTH.map(|side| SlotWord::new(cache, slot, side));
+            self.next = Some(second);
+            Some(first)
+        })
+    }
+}
+
+impl Which<'_> {
+    /// Whether a slot's magazines of a chosen cache are meant.
+    fn includes(self, cache: CacheRef, slot: u32) -> bool {
+        match self {
+            Which::Grown(_) => cache.level(slot).load(Ordering::Relaxed) > 0,
+            Which::Idle(_, now, units) => cache.load(slot).is_idle(now, units),
+            Which::All | Which::Part(_) | Which::One(_) | Which::Of(_) => true,
+        }
+    }
 }
 
 impl CpuCaches {
@@ -412,29 +463,22 @@ impl CpuCaches {
         }
     }
 
-    fn chosen<'a>(&'a self, which: Which<'a>) -> impl Iterator<Item = CacheRef> + use<'a> {
+    fn chosen<'a>(&'a self, which: Which<'a>) -> Chosen<'a> {
         let central = &self.depot.central;
-        let (all, part, charged, one) = match which {
-            Which::One(cache) => (None, None, None, Some(cache)),
-            Which::Of(table) => (None, None, Some(table.caches_below()), None),
+        let (numbered, charged, one) = match which {
+            Which::One(cache) => (None, None, Some(cache)),
+            Which::Of(table) => (None, Some(table.caches_below()), None),
             Which::Part(part) | Which::Grown(part) | Which::Idle(part, ..) => {
-                (None, Some(central.caches_of(part)), None, None)
+                (Some(central.caches_of(part)), None, None)
             }
-            Which::All => (Some(central.caches()), None, None, None),
+            Which::All => (Some(central.caches()), None, None),
         };
-        let of_part = part.into_iter().flatten();
-        all.into_iter().flatten().chain(of_part).chain(charged.into_iter().flatten()).chain(one)
+        Chosen { one, numbered, charged }
     }
 
     /// All words of a slot that may name chosen magazines.
-    fn words<'a>(&'a self, which: Which<'a>, slot: u32) -> impl Iterator<Item = SlotWord> + use<'a> {
-        let is_asked = move |cache: &CacheRef| match which {
-            Which::Grown(_) => cache.level(slot).load(Ordering::Relaxed) > 0,
-            Which::Idle(_, now, units) => cache.load(slot).is_idle(now, units),
-            Which::All | Which::Part(_) | Which::One(_) | Which::Of(_) => true,
-        };
-        let used = self.chosen(which).filter(move |cache| cache.is_used_in(slot)).filter(is_asked);
-        used.flat_map(move |cache| Side::BOTH.map(|side| SlotWord::new(cache, slot, side)))
+    fn words<'a>(&'a self, which: Which<'a>, slot: u32) -> Words<'a> {
+        Words { caches: self.chosen(which), which, slot, next: None }
     }
 
     pub(super) fn drain_own_word(&self, word: SlotWord) -> bool {
