@@ -253,7 +253,8 @@ impl Core {
         let cache = self.cache_for(class)?;
         let run = || self.allocate_large(bytes, alignment).map(|run| run.start);
         let refill = || self.within_limits(size_class::size(class), || heap().cpu.refill(cache));
-        profile::sample(cache, bytes, from, run).or_else(refill)
+        let sample = if profile::is_on() { profile::sample(cache, bytes, from, run) } else { None };
+        sample.or_else(refill)
     }
 
     /// Calls `attempt`. If it fails, drains the caches of the full group, or of the process, and retries.

@@ -200,8 +200,14 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
 }
 
 /// A block for an allocation that the slot's magazines of a cache cannot serve, if it is sampled.
-#[inline]
+#[inline(always)]
 fn sample(cache: CacheRef, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
+    if profile::is_on() { sample_if_due(cache, bytes, alignment, from) } else { None }
+}
+
+#[cold]
+#[inline(never)]
+fn sample_if_due(cache: CacheRef, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
     profile::sample(cache, bytes, from, || allocate_pages(bytes.max(1), alignment).map(|run| run.0))
 }
 

@@ -118,7 +118,7 @@ pub fn start(mean: u64) -> bool {
 
 /// Stops sampling. Blocks that were sampled are told as live until they are freed.
 pub fn stop() {
-    if mean_gap() > 0 {
+    if is_on() {
         heap().cpu.begin_sampling(0);
     }
 }
@@ -137,15 +137,20 @@ impl Profile {
     }
 }
 
+/// Whether samples are taken.
+#[inline(always)]
+pub fn is_on() -> bool {
+    mean_gap() > 0
+}
+
 /// A block for an allocation that the slot's magazines of a cache cannot serve, if it is sampled. `run` makes it, a
 /// large block. None: it is not sampled, and counted in the slot's gap, or there is no memory.
 ///
 /// `from` is the caller's address.
-#[inline]
 pub(crate) fn sample(
     cache: CacheRef, bytes: usize, from: usize, run: impl FnOnce() -> Option<*mut u8>,
 ) -> Option<*mut u8> {
-    let gap = if mean_gap() == 0 { None } else { Gap::of(cache, heap().cpu.depot.slot_or_none(slot::current())) }?;
+    let gap = Gap::of(cache, heap().cpu.depot.slot_or_none(slot::current()))?;
     if gap.claim() == Claim::Plain {
         return None;
     }
@@ -157,7 +162,7 @@ pub(crate) fn sample(
 /// Samples a large block, which no gap has counted, by the probability of its length.
 #[inline]
 pub(crate) fn draw(block: *mut u8, bytes: usize, from: usize) {
-    if mean_gap() > 0
+    if is_on()
         && let Some(probability) = Gap::draw_one(bytes)
     {
         born(Some(block), bytes, probability, &[from], Labels::default());
