@@ -2,13 +2,13 @@
 
 use crate::blocks::{Block, SIZES, Table, check_empty_heap};
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
-use commensal::{heap, percpu};
+use commensal::{heap, percpu, profile};
 use fastrand::Rng;
 use machine::root;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Job, Place, Rates, run, run_without_slot};
 use machine::slot::{self, Mode};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 const BY_IDS: &[Mode] = &[Mode::ConcurrencyId];
@@ -36,6 +36,8 @@ protocols! {
         take_over, NO_SIGNALS, &[Mode::PerThread] => in_fallback ChangesTear;
     "hardened heap": "blocks of all sizes that are freed and moved by other threads than theirs, and no damage is found",
         hardened, NO_SIGNALS, BOTH => by_ids SectionsGoOn, in_fallback ChangesTear;
+    "sampled heap": "blocks that other threads than theirs free, and some of them are sampled, while threads drain slots",
+        sampled, NO_SIGNALS, BOTH => by_ids SectionsGoOn, in_fallback ChangesTear;
     "refusals": "memory that is refused, and kicks, at any system call",
         |seed| hand_over(seed, &SIZES, 2), Rates { refuse: 12_000, ..NO_SIGNALS }, BOTH => by_ids SectionsGoOn;
 }
@@ -168,6 +170,49 @@ fn hand_over(seed: u64, sizes: &[usize], trims: u8) -> Outcome {
 }
 
 /// Whatever the hardened heap reports is a false alarm.
+/// A sample of some blocks, or of so few that none comes: then the gaps have counted each block once.
+fn sampled(seed: u64) -> Outcome {
+    const SMALL: [usize; 3] = [8192, 20_000, 32_768];
+    const RARE: u64 = 1 << 60;
+    let mean = [1 << 13, 1 << 16, RARE, RARE][seed as usize % 4];
+    if !profile::start(mean) {
+        return Err("a profile needs memory, and there is some".into());
+    }
+    let (table, counts) = (Table::new(2), [const { Cell::new(0) }; SMALL.len()]);
+    crowd(THREADS, seed, None, &|_, random| {
+        let mut own = Vec::new();
+        for _ in 0..OPERATIONS {
+            match random.u8(..12) {
+                0..=5 if own.len() < OWNED => {
+                    let size = random.usize(..SMALL.len());
+                    let block = Block::new(SMALL[size]);
+                    counts[size].set(counts[size].get() + usize::from(block.is_some()));
+                    own.extend(block);
+                }
+                6 | 7 => {
+                    let block = own.pop();
+                    own.extend(table.exchange(block, random));
+                }
+                8 => _ = heap::trim(0),
+                _ => own.pop().into_iter().for_each(Block::free),
+            }
+        }
+        own.into_iter().for_each(Block::free);
+    });
+    heap::check::check_valid(|_| {});
+    if mean == RARE {
+        SMALL.iter().zip(&counts).for_each(|(&bytes, count)| heap::check::check_gaps(bytes, count.get()));
+    }
+    table.empty();
+    let live: f64 = profile::sites().map(|reading| reading.site.live().bytes.abs()).sum();
+    if live > 0.5 || profile::lost() > 0 {
+        return Err(format!("all blocks are free, and {live} bytes are told as live; {} lost", profile::lost()));
+    }
+    profile::stop();
+    check_empty_heap();
+    Ok(())
+}
+
 fn hardened(seed: u64) -> Outcome {
     // An odd one: a hardened heap has no middle classes.
     let seed = seed | 1;

@@ -57,6 +57,7 @@ tests! {
     first_blocks "first blocks"
     depot_exchange "depot exchange"
     remote_drain "remote drain"
+    sampled_heap "sampled heap"
     span_owners "span owners"
     page_map "page map"
     signals "signals"

@@ -27,7 +27,7 @@ use machine::sync::{AtomicU16, AtomicU64, Ordering::Relaxed};
 /// is a gap of which nothing is drawn.
 const SAMPLE: u16 = 1 << 15;
 /// Most objects that are drawn at once. A refund fits above it.
-const MOST: u16 = SAMPLE - 2048;
+pub const MOST: u16 = SAMPLE - 2048;
 
 /// When samples are taken. All-zero memory: never.
 #[derive(Debug)]
@@ -168,6 +168,11 @@ fn drawn(bits: u64, mean: u64, object_bytes: usize) -> u16 {
 /// Sets the mean gap, and returns the one before. 0: no sample is taken.
 pub(super) fn set_mean_gap(mean: u64) -> u64 {
     SAMPLING.get().map_or(0, |sampling| sampling.mean.swap(mean, Relaxed))
+}
+
+/// Objects that a gap has left, of those drawn; for checks. A draw without a sample has [`MOST`].
+pub fn left_of_gap(cache: CacheRef, slot: u32) -> usize {
+    usize::from(word_of(cache, slot).load(Relaxed) & !SAMPLE)
 }
 
 /// Throws the gap of a cache in a slot away.

@@ -1,7 +1,7 @@
 //! The invariants of the whole heap, as code, and a count of memory in use for comparison with a model.
 
 use crate::caches::{enter, heap};
-use crate::central::size_class::LARGEST;
+use crate::central::size_class::{LARGEST, class_for};
 use crate::page_heap::memblock;
 use crate::upkeep;
 use machine::root;
@@ -33,6 +33,14 @@ pub fn begin_middle() {
 pub fn grow_middle(bytes: usize) {
     let class = heap().middle_class(bytes).filter(|_| enter());
     class.into_iter().for_each(|class| heap().cpu.grow_now(class));
+}
+
+/// Checks that gaps between samples count so many allocations of a size once each. Samples must be so rare that none
+/// comes: then the objects that gaps have drawn are a multiple of a number.
+pub fn check_gaps(bytes: usize, allocations: usize) {
+    let (rest, at_once) = heap().rest_of_gaps(class_for(bytes));
+    let drawn = allocations + rest;
+    assert!(drawn.is_multiple_of(at_once), "{allocations} allocations of {bytes} bytes and {rest} drawn for more");
 }
 
 /// Checks the whole heap; each violation panics. `show_cached` sees every object in a magazine.

@@ -42,8 +42,8 @@ mutants! {
         + "let is_restarted = why == Why::Tune || kick::restart_all().is_ok();"
     in "runtime/src/cpu_cache/slot_word.rs":
         "a drainer does not look whether the word still has its mark" by "remote drain"
-        - "if is_kept { word.seen(before).adopt() } else { None }"
-        + "_ = is_kept;\n            word.seen(before).adopt()"
+        - "if is_kept { word.adopt(word.seen(before)) } else { None }"
+        + "_ = is_kept;\n            word.adopt(word.seen(before))"
         "a drainer that was refused a restart puts back what it found, over what the slot's thread stored meanwhile"
             by "refusals"
         - "slot::compare_exchange(word.base(), word.slot, word.index(), DRAINING, before)"
@@ -52,6 +52,20 @@ mutants! {
             by "depot exchange", "remote drain"
         - "if seen.names_one() && self.replace(seen, 0) {"
         + "if seen.names_one() && (self.replace(seen, 0) || seen.word > 0) {"
+        "a magazine that leaves its slot gives nothing back to the gap" by "sampled heap"
+        - "gap.refund(magazine.len());"
+        + "_ = gap;"
+    in "runtime/src/cpu_cache/gap.rs":
+        "a gap starts anew at each magazine" by "sampled heap"
+        - "let word = if old == 0 { self.draw() } else { old };"
+        + "let word = if old == 0 || most > 1 { self.draw() } else { old };"
+    in "runtime/src/profile/mod.rs":
+        "the profile counts a sample twice" by "sampled heap"
+        - "let site = tables.allocated(stack, labels, figures)?;"
+        + "let site = tables.allocated(stack, labels, figures).and(tables.allocated(stack, labels, figures))?;"
+        "the profile does not learn that a sampled block is freed" by "sampled heap"
+        - "profile.forget(index);\n}\n\nimpl"
+        + "_ = (profile, index);\n}\n\nimpl"
     in "runtime/src/caches/whole.rs":
         "the thread that ends a cache does not keep threads away that go over all caches" by "cache creation"
         - "self.cpu.as_only_drainer(here!(), || cache.slots().for_each(|slot| self.take_magazines(cache, slot)))?;"
@@ -74,6 +88,9 @@ mutants! {
         - "self.0.store(((word / ONE - 1) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);"
         + "self.0.store(((word / ONE) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);"
     in "runtime/src/central/objects.rs":
+        "a thread returns objects to a span whose lock it has released" by "span owners", "sampled heap"
+        - "span: held.as_ref().map(|_| span), held }"
+        + "span: Some(span), held }"
         "a span that changes hands keeps its owner" by "span owners"
         - "span.set_owner(slot);\n            Some(span)"
         + "Some(span)"
@@ -131,8 +148,8 @@ mutants! {
         + "match Ok::<usize, usize>(entry.swap(ours.word(), Ordering::AcqRel)) {"
     in "runtime/src/central/charged.rs":
         "a thread at a limit takes back only what the group itself has in magazines" by "group limits"
-        - "self.tables().flat_map(Charged::caches)"
-        + "self.tables().take(1).flat_map(Charged::caches)"
+        - "(self.table, self.entry) = (self.root.after(table), 0);"
+        + "(self.table, self.entry) = (self.root.after(table).filter(|_| false), 0);"
     in "runtime/src/group/entry.rs":
         "in a fork child, nobody says where the thread is inside that forked" by "group forks"
         - "unsafe { (*group).users.set(times as u32) };"
@@ -270,8 +287,8 @@ mutants! {
         - "let is_free = index < total && self.is_free(at(index));"
         + "let is_free = index < total;"
         "random order: objects of two windows have the same place" by "depot exchange", "remote drain"
-        - "index ^ (usize::from(self.order.load(Relaxed)) & (moved - in_window))"
-        + "index | (usize::from(self.order.load(Relaxed)) & (moved - in_window))"
+        - "if index < self.moved { index ^ self.order } else { index }"
+        + "if index < self.moved { index | self.order } else { index }"
     in "runtime/src/caches/harden.rs":
         "hardened: a fresh object says that it is filled" by "hardened heap"
         - ".say(FRESH);"

@@ -15,6 +15,7 @@ pub fn read(at: usize, size: u8) -> u128 {
     unsafe {
         match size {
             1 => at.read_volatile().into(),
+            2 => at.cast::<u16>().read_volatile().into(),
             4 => at.cast::<u32>().read_volatile().into(),
             8 => at.cast::<u64>().read_volatile().into(),
             _ => at.cast::<u128>().read_volatile(),
@@ -29,6 +30,7 @@ pub fn write(at: usize, size: u8, value: u128) {
     unsafe {
         match size {
             1 => at.write_volatile(value as u8),
+            2 => at.cast::<u16>().write_volatile(value as u16),
             4 => at.cast::<u32>().write_volatile(value as u32),
             8 => at.cast::<u64>().write_volatile(value as u64),
             _ => at.cast::<u128>().write_volatile(value),
