@@ -136,7 +136,7 @@ fn object_whose_shard_is_held_is_given_back_later() {
             // The shard's holder has set up the span, so to say; no other thread looks at it.
             let span = central().new_span(cache, ASKED_FOR).expect("there is memory");
             cache.ring(ASKED_FOR).insert(span);
-            let taken = span.take(|_| ()).expect("a new span has objects");
+            let taken = span.take(&span.places(), |_| ()).expect("a new span has objects");
             before = span.in_use();
             heap().cpu.depot.put_one(cache, taken);
             assert!(!heap().cpu.depot.deferred.is_empty(), "the object waits for the next slow path");

@@ -30,6 +30,8 @@ pub struct Returned {
     pub held: Option<Held>,
     /// Whether the object is back. If not, the caller still owns it: a signal handler must not wait.
     pub is_put: bool,
+    /// Its span, if the lock that is held owns it. Then [`Span::put_near`] may return the next object.
+    pub span: Option<&'static Span>,
 }
 
 /// The error in a free.
@@ -137,7 +139,7 @@ impl Central {
         };
         if held.slot != span.owner() {
             // In a signal handler that must not wait for the owner's lock.
-            return Returned { held: Some(held), is_put: false };
+            return Returned { held: Some(held), is_put: false, span: None };
         }
         let gave = span.available() > 0;
         if let Err(misuse) = span.put(object) {
@@ -149,7 +151,8 @@ impl Central {
             held.ring().remove(span);
             held.ring().insert(span);
         }
-        Returned { held: self.give_up_unused(held, span), is_put: true }
+        let held = self.give_up_unused(held, span);
+        Returned { is_put: true, span: held.as_ref().map(|_| span), held }
     }
 
     /// Reports an address that cannot go back, without a lock. If the program goes on, the address is dropped. The
@@ -158,7 +161,7 @@ impl Central {
     fn refuse(&self, cache: CacheRef, report: impl FnOnce()) -> Returned {
         report();
         self.count(cache, 1);
-        Returned { held: None, is_put: true }
+        Returned { held: None, is_put: true, span: None }
     }
 
     /// The object of a span that an address lies in; none behind the last carved one.
@@ -275,10 +278,11 @@ impl Held {
         while taken < most
             && let Some(span) = self.ring().giving()
         {
+            let places = span.places();
             while taken < most
                 && (source != Source::Freed || span.has_freed())
                 && let is_fresh = !span.has_freed()
-                && let Some(object) = span.take(|object| {
+                && let Some(object) = span.take(&places, |object| {
                     if let Some((state, carve)) = carve {
                         // SAFETY: the memory is the shard's.
                         unsafe { carve(state, object) };

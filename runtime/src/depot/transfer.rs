@@ -4,6 +4,7 @@ use super::magazine::Magazine;
 use super::spare::Reserve;
 use super::tier::{Depot, Held, Hints, taker};
 use crate::central::{self, CacheRef, NO_SLOT, Returned, Source};
+use crate::page_heap::Span;
 use crate::percpu;
 use machine::sync::Ordering::Relaxed;
 use machine::{here, slot};
@@ -168,10 +169,13 @@ impl Depot {
 
     /// Returns the objects of a magazine, counted as in the depot, to their spans, and keeps the magazine.
     pub fn flush(&self, cache: CacheRef, slot: u32, mut magazine: Magazine) {
-        let mut held = None;
+        let (mut held, mut near) = (None, None::<&Span>);
         while let Some(object) = magazine.pop() {
+            if near.is_some_and(|span| span.put_near(object)) {
+                continue;
+            }
             let returned = self.central.put(cache, object, held);
-            held = returned.held;
+            (held, near) = (returned.held, returned.span);
             if !returned.is_put {
                 drop(held);
                 magazine.push(object);
@@ -192,7 +196,7 @@ impl Depot {
     /// Returns a single object to its span.
     pub fn put_one(&self, cache: CacheRef, object: *mut u8) {
         match self.central.put(cache, object, None) {
-            Returned { held: Some(held), is_put: false } => self.defer_one(Held(held), object),
+            Returned { held: Some(held), is_put: false, .. } => self.defer_one(Held(held), object),
             _ => self.central.count(cache, -1),
         }
     }
@@ -201,7 +205,7 @@ impl Depot {
     pub(super) fn give_back(
         &self, cache: CacheRef, object: *mut u8, held: Option<central::Held>,
     ) -> Option<central::Held> {
-        let Returned { held, is_put } = self.central.put(cache, object, held);
+        let Returned { held, is_put, .. } = self.central.put(cache, object, held);
         if is_put {
             return held;
         }

@@ -9,7 +9,7 @@
 //! **Random order.** Objects begin at a random multiple of their alignment, within the rest that holds no object. They
 //! are carved window by window, and an exclusive-or by random bits gives the next window. Within a window the addresses
 //! ascend, so that a program which goes over its objects finds the next lines in the processor's cache. All indices
-//! here count in the order of carving; `place` converts.
+//! here count in the order of carving; [`Places`] converts.
 //!
 //! A span belongs to one slot's shard of its cache. That shard's lock protects all fields except `start`, which does
 //! not change while an object of the span lives. Objects in magazines count as in use.
@@ -209,11 +209,12 @@ impl Span {
 
     /// Gives one object. Freed ones come first, because they are likelier to be in memory. `carve` sees one that was
     /// never given before it counts, so that a fork child begins with it again.
-    pub fn take(&self, carve: impl FnOnce(*mut u8)) -> Option<*mut u8> {
+    #[inline]
+    pub fn take(&self, places: &Places, carve: impl FnOnce(*mut u8)) -> Option<*mut u8> {
         self.is_subreleased.store(false, Relaxed);
         let carved = self.carved.load(Relaxed);
         if self.freed.load(Relaxed) > 0 {
-            return Some(self.object(self.take_freed(carved)));
+            return Some(places.object(self.take_freed(carved) as usize));
         }
         if carved == self.total.load(Relaxed) {
             return None;
@@ -222,7 +223,7 @@ impl Span {
             // A former use of the granule may have left bits there.
             self.word(carved as usize / 64).store(0, Relaxed);
         }
-        let object = self.object(carved);
+        let object = places.object(carved as usize);
         carve(object);
         compiler_fence(Release);
         self.carved.store(carved + 1, Relaxed);
@@ -247,9 +248,12 @@ impl Span {
     }
 
     /// The index of an object in use. Its user may ask without the lock: its bit changed before the user got it.
+    #[inline]
     pub fn index_of_used(&self, object: *mut u8) -> Result<usize, Misuse> {
-        let offset = (object as usize).wrapping_sub(self.first() as usize);
-        let (index, rest) = (self.place(offset / self.object_bytes()), offset % self.object_bytes());
+        let (places, bytes) = (self.places(), self.object_bytes() as u32);
+        // An address before the first object is so far behind it that it has no place. Short divisions are faster.
+        let offset = (object as usize).wrapping_sub(places.first as usize) as u32;
+        let (index, rest) = (places.swapped((offset / bytes) as usize), offset % bytes);
         if index >= self.carved.load(Relaxed) as usize || rest != 0 {
             return Err(Misuse::NotAnObject);
         }
@@ -257,6 +261,7 @@ impl Span {
         if is_free { Err(Misuse::DoubleFree) } else { Ok(index) }
     }
 
+    #[inline]
     pub fn put(&self, object: *mut u8) -> Result<(), Misuse> {
         let index = self.index_of_used(object)?;
         let word = self.word(index / 64);
@@ -265,6 +270,12 @@ impl Span {
         self.hint.store(self.hint.load(Relaxed).min((index / 64) as u16), Relaxed);
         self.freed.store(self.freed.load(Relaxed) + 1, Relaxed);
         Ok(())
+    }
+
+    /// The same for an object that lies in this span and is not its last one in use; otherwise false, also for misuse.
+    #[inline]
+    pub fn put_near(&self, object: *mut u8) -> bool {
+        self.covers(object) && self.freed.load(Relaxed) + 1 < self.carved.load(Relaxed) && self.put(object).is_ok()
     }
 
     /// The object that holds an address; none behind the last carved object.
@@ -294,7 +305,7 @@ impl Span {
     }
 
     fn object(&self, index: u32) -> *mut u8 {
-        self.first().wrapping_add(self.place(index as usize) * self.object_bytes())
+        self.places().object(index as usize)
     }
 
     /// The lowest address of an object.
@@ -302,17 +313,20 @@ impl Span {
         self.start().wrapping_add(usize::from(self.shift.load(Relaxed)) * 16)
     }
 
-    /// The place, in the order of addresses, of the object with an index; or the index of the object at a place.
-    fn place(&self, index: usize) -> usize {
-        let in_window = (WINDOW >> self.object_bytes().next_power_of_two().ilog2()).max(1);
+    /// The places of its objects, as long as it serves the same cache.
+    #[inline]
+    pub fn places(&self) -> Places {
+        let object_bytes = self.object_bytes();
+        let in_window = (WINDOW >> object_bytes.next_power_of_two().ilog2()).max(1);
         // Whole windows change places, among as many objects as a power of two.
         let moved = 1 << self.total.load(Relaxed).max(1).ilog2();
-        if index < moved { index ^ (usize::from(self.order.load(Relaxed)) & (moved - in_window)) } else { index }
+        let order = usize::from(self.order.load(Relaxed)) & (moved - in_window);
+        Places { first: self.first(), object_bytes, moved, order }
     }
 
     /// The index of the object at an address of the span.
     fn index_at(&self, address: *mut u8) -> usize {
-        self.place((address as usize).wrapping_sub(self.first() as usize) / self.object_bytes())
+        self.places().swapped((address as usize).wrapping_sub(self.first() as usize) / self.object_bytes())
     }
 
     /// Whether an object is free in its span.
@@ -346,6 +360,29 @@ impl Span {
     }
 }
 
+/// The places of a span's objects, computed once for many of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    first: *mut u8,
+    object_bytes: usize,
+    /// Objects that change places.
+    moved: usize,
+    order: usize,
+}
+
+impl Places {
+    /// The place, in the order of addresses, of the object with an index; or the index of the object at a place.
+    #[inline]
+    fn swapped(&self, index: usize) -> usize {
+        if index < self.moved { index ^ self.order } else { index }
+    }
+
+    #[inline]
+    fn object(&self, index: usize) -> *mut u8 {
+        self.first.wrapping_add(self.swapped(index) * self.object_bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,7 +402,7 @@ mod tests {
     fn span_gives_each_object_once_and_again_after_free() {
         for object_bytes in [16, 48, 1024, 3584] {
             let (span, _bits) = span_of(object_bytes, true);
-            let objects: Vec<_> = core::iter::from_fn(|| span.take(|_| ())).collect();
+            let objects: Vec<_> = core::iter::from_fn(|| span.take(&span.places(), |_| ())).collect();
             assert_eq!(objects.len(), GRANULE / object_bytes);
             let mut sorted = objects.clone();
             sorted.sort();
@@ -376,7 +413,7 @@ mod tests {
                 span.check_valid();
             }
             assert!(span.is_unused());
-            let mut again: Vec<_> = core::iter::from_fn(|| span.take(|_| ())).collect();
+            let mut again: Vec<_> = core::iter::from_fn(|| span.take(&span.places(), |_| ())).collect();
             again.sort();
             assert_eq!(again, sorted);
         }
@@ -388,7 +425,7 @@ mod tests {
         let mut firsts = std::collections::BTreeSet::new();
         for _ in 0..100 {
             span.begin(1, 64, 0, true);
-            let objects: Vec<_> = core::iter::from_fn(|| span.take(|_| ())).collect();
+            let objects: Vec<_> = core::iter::from_fn(|| span.take(&span.places(), |_| ())).collect();
             firsts.insert(objects[0]);
             for window in objects.chunks(WINDOW / 64) {
                 assert!(window.is_sorted() && window[WINDOW / 64 - 1] as usize - window[0] as usize == WINDOW - 64);
@@ -400,7 +437,7 @@ mod tests {
     #[test]
     fn rows_of_free_objects_are_shown() {
         let (span, _bits) = span_of(1024, false);
-        let objects: Vec<_> = (0..12).filter_map(|_| span.take(|_| ())).collect();
+        let objects: Vec<_> = (0..12).filter_map(|_| span.take(&span.places(), |_| ())).collect();
         let first = *objects.iter().min().expect("there are some");
         let place = |object: *mut u8| (object as usize - first as usize) / 1024;
         { objects }
@@ -415,7 +452,7 @@ mod tests {
     #[test]
     fn misuse_is_told() {
         let (span, _bits) = span_of(48, true);
-        let object = span.take(|_| ()).unwrap();
+        let object = span.take(&span.places(), |_| ()).unwrap();
         assert_eq!(span.put(object.wrapping_add(16)), Err(Misuse::NotAnObject));
         let other = (0..GRANULE / 48).map(|place| span.first().wrapping_add(place * 48)).find(|&other| other != object);
         assert_eq!(span.put(other.unwrap()), Err(Misuse::NotAnObject), "never carved");
