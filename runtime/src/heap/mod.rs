@@ -307,11 +307,21 @@ pub fn allocate_aligned(bytes: usize, alignment: usize) -> *mut u8 {
     )
 }
 
-/// Bytes that the owner of a block may use; 0 for null.
+/// Bytes that the owner of a block may use; 0 for null. As fast as a free: servers ask at each allocation and free.
 ///
 /// # Safety
 /// The caller owns the block, which came from here.
 pub unsafe fn usable_bytes(block: *mut u8) -> usize {
+    match heap().class_at(block) {
+        0 => usable_bytes_of_other(block),
+        class => size_class::size(class),
+    }
+}
+
+/// The same for a block of no size class, or none.
+#[cold]
+#[inline(never)]
+fn usable_bytes_of_other(block: *mut u8) -> usize {
     match root::is_installed() {
         _ if block.is_null() => 0,
         true => heap().usable_bytes(block),
