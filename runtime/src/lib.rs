@@ -53,6 +53,7 @@ const UPCALLS: upcalls::Upcalls = upcalls::Upcalls {
     readers_are_absent: rcu::readers_are_absent,
     rouse_worker: rcu::rouse_worker,
     wait_for_readers: rcu::wait_for_readers,
+    count_objects: profile::count_objects,
     forget_large: group::forget_large,
 };
 

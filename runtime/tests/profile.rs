@@ -2,10 +2,13 @@
 
 mod common;
 
+use commensal::caches::{ObjectCache, Wanted};
+use commensal::group::Group;
 use commensal::heap;
 use commensal::profile::{self, Figures};
 use common::child::in_both_modes;
-use std::ptr::with_exposed_provenance_mut;
+use common::forked;
+use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -110,6 +113,128 @@ fn each_allocation_is_counted_once() {
             heap::check::check_gaps(bytes, count.load(Ordering::Relaxed));
         }
         assert_eq!(profile::sites().count(), 0, "samples were to be rare");
+    });
+}
+
+/// A program with a mean gap of one byte, where each block is sampled and stands for itself.
+struct Exact {
+    blocks: Vec<(*mut u8, usize)>,
+}
+
+impl Exact {
+    fn begin() -> Self {
+        assert!(profile::start(1));
+        Exact { blocks: Vec::new() }
+    }
+
+    fn keep(&mut self, block: *mut u8, bytes: usize) {
+        assert!(!block.is_null(), "{bytes} bytes");
+        self.blocks.push((block, bytes));
+        self.check();
+    }
+
+    fn resize(&mut self, index: usize, bytes: usize) {
+        let (block, _) = self.blocks.swap_remove(index);
+        // SAFETY: the block is ours.
+        self.keep(unsafe { heap::reallocate(block, bytes) }, bytes);
+    }
+
+    fn check(&self) {
+        let live = told().1;
+        let bytes: usize = self.blocks.iter().map(|block| block.1).sum();
+        let expected = (self.blocks.len() as f64, bytes as f64);
+        let is_right = |told: f64, truth: f64| (told - truth).abs() <= truth * 1e-6 + 1e-6;
+        assert!(is_right(live.blocks, expected.0) && is_right(live.bytes, expected.1), "{live:?}: {expected:?}");
+    }
+
+    fn end(mut self) {
+        while let Some((block, _)) = self.blocks.pop() {
+            // SAFETY: the block is ours.
+            unsafe { heap::free(block) };
+            self.check();
+        }
+        profile::stop();
+        assert_eq!(profile::lost(), 0);
+        heap::check::check_valid(|_| {});
+    }
+}
+
+#[test]
+fn blocks_of_every_kind_are_told_while_they_live() {
+    in_both_modes(|| {
+        let mut exact = Exact::begin();
+        for bytes in [1, 100, 5000, 32_768, 50_000, 300_000, 5 << 20, 70 << 20] {
+            exact.keep(heap::allocate(bytes), bytes);
+            exact.keep(heap::allocate_zeroed(bytes), bytes);
+        }
+        for (bytes, alignment) in [(100, 64), (3000, 4096), (70_000, 32), (100_000, 1 << 16), (40, 1 << 21)] {
+            exact.keep(heap::allocate_aligned(bytes, alignment), bytes);
+        }
+        for (index, bytes) in [(0, 90), (3, 6000), (5, 100), (8, 60_000), (9, 400_000), (2, 7 << 20), (1, 20)] {
+            exact.resize(index, bytes);
+        }
+        exact.end();
+    });
+}
+
+#[test]
+fn blocks_of_groups_are_told_and_charged() {
+    in_both_modes(|| {
+        let group = Group::new("sampled").expect("there is memory");
+        let mut exact = Exact::begin();
+        for bytes in [24, 3000, 200_000] {
+            exact.keep(group.core().allocate(bytes, 16).expect("there is room"), bytes);
+            // SAFETY: what is allocated in the group is freed before it ends.
+            exact.keep(unsafe { group.within(|| heap::allocate(bytes)) }, bytes);
+        }
+        assert!(group.charged() >= 2 * (24 + 3000 + 200_000));
+        exact.resize(4, 250_000);
+        exact.end();
+        assert_eq!(group.charged(), 0);
+        // Those that live when a group ends, end with it.
+        assert!(profile::start(1));
+        assert!(group.core().allocate(100, 16).is_some() && group.core().allocate(100_000, 16).is_some());
+        assert!(told().1.blocks > 1.9);
+        drop(group);
+        assert!(told().1.blocks.abs() < 1e-3);
+    });
+}
+
+#[test]
+fn objects_of_typed_caches_are_told_as_allocated_only() {
+    in_both_modes(|| {
+        let cache = ObjectCache::create(&Wanted::plain(b"typed", 120, 8)).expect("there is memory");
+        let exact = Exact::begin();
+        let mut objects: Vec<_> = (0..300).map(|_| cache.allocate()).collect();
+        let mut bulk = [null_mut(); 100];
+        assert_eq!(cache.allocate_bulk(&mut bulk), bulk.len());
+        objects.extend(bulk);
+        let allocated = told().0;
+        assert!(
+            (allocated.blocks - 400.0).abs() < 1e-3 && (allocated.bytes - 400.0 * 120.0).abs() < 1.0,
+            "{allocated:?}"
+        );
+        // SAFETY: the objects are ours.
+        objects.into_iter().for_each(|object| unsafe { cache.free(object) });
+        exact.end();
+    });
+}
+
+#[test]
+fn fork_child_goes_on_with_its_parents_samples() {
+    in_both_modes(|| {
+        let mut exact = Exact::begin();
+        exact.keep(heap::allocate(100), 100);
+        let in_child = || {
+            // SAFETY: the child has its own copy of the block.
+            unsafe { heap::free(exact.blocks[0].0) };
+            let block = heap::allocate(70_000);
+            let live = told().1;
+            let is_right = !block.is_null() && (live.bytes - 70_000.0).abs() < 1.0;
+            if is_right { Ok(()) } else { Err(format!("live in the child: {live:?}")) }
+        };
+        assert_eq!(forked::run(in_child), Ok(()));
+        exact.end();
     });
 }
 

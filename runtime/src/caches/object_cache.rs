@@ -320,6 +320,7 @@ impl ObjectCache {
             return 0;
         }
         let many = if self.has_slow_paths_only() { 0 } else { heap().cpu.take_many(self.serving(), objects) };
+        (crate::UPCALLS.count_objects)(self.serving(), many, 0);
         let rest = objects[many..].iter_mut().map_while(|place| {
             *place = self.allocate();
             (!place.is_null()).then_some(())
@@ -386,8 +387,15 @@ extern "C" fn allocate_slow_for(cache: &ObjectCache, from: usize) -> *mut u8 {
     }
     let (serving, runs_hooks, heap) = (cache.serving(), cache.has_slow_paths_only(), heap());
     let attempt = || heap.cpu.swap(serving).or_else(|| heap.cpu.refill(serving));
+    let refill = || {
+        (crate::UPCALLS.count_objects)(serving, 1, from);
+        heap.cpu.refill(serving)
+    };
     let taken = if runs_hooks { heap.cpu.take(serving) } else { None };
-    let object = taken.or_else(attempt).or_else(|| heap.cpu.flush_and_retry(serving.object_bytes(), attempt));
+    let object = taken
+        .or_else(|| heap.cpu.swap(serving))
+        .or_else(refill)
+        .or_else(|| heap.cpu.flush_and_retry(serving.object_bytes(), attempt));
     let object = object.or_else(|| heap.cpu.depot.take_reserved(serving, &cache.reserve));
     let Some(object) = object else { return out_of_memory() };
     if runs_hooks {
