@@ -1,7 +1,5 @@
 //! Calls upward: upper modules' functions that lower tiers call. The crate's root fills in the one table.
 
-use crate::central::CacheRef;
-
 #[derive(Debug)]
 pub struct Upcalls {
     /// The hook of the slow paths: something may be due in the slot where the thread runs, or ran.
@@ -18,8 +16,8 @@ pub struct Upcalls {
     pub rouse_worker: fn(),
     /// Waits until threads that may be looking at such objects have stopped.
     pub wait_for_readers: fn(),
-    /// So many objects of a cache that a program made are given, which no magazine has reserved, to a caller there.
-    pub count_objects: fn(cache: CacheRef, objects: usize, from: usize),
+    /// So many objects of the cache with a number are given, which no magazine has reserved, to a caller there.
+    pub count_objects: fn(cache: u32, objects: usize, from: usize),
     /// A large block, perhaps of a group or sampled, is freed.
     pub forget_large: unsafe fn(block: *mut u8),
 }

@@ -320,7 +320,7 @@ impl ObjectCache {
             return 0;
         }
         let many = if self.has_slow_paths_only() { 0 } else { heap().cpu.take_many(self.serving(), objects) };
-        (crate::UPCALLS.count_objects)(self.serving(), many, 0);
+        (crate::UPCALLS.count_objects)(self.serving().number(), many, 0);
         let rest = objects[many..].iter_mut().map_while(|place| {
             *place = self.allocate();
             (!place.is_null()).then_some(())
@@ -388,7 +388,7 @@ extern "C" fn allocate_slow_for(cache: &ObjectCache, from: usize) -> *mut u8 {
     let (serving, runs_hooks, heap) = (cache.serving(), cache.has_slow_paths_only(), heap());
     let attempt = || heap.cpu.swap(serving).or_else(|| heap.cpu.refill(serving));
     let refill = || {
-        (crate::UPCALLS.count_objects)(serving, 1, from);
+        (crate::UPCALLS.count_objects)(serving.number(), 1, from);
         heap.cpu.refill(serving)
     };
     let taken = if runs_hooks { heap.cpu.take(serving) } else { None };
