@@ -10,7 +10,7 @@ use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::sleep;
 use machine::slot::Mode;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 protocols! {
     "cache tuning": "a cache that is tuned, shrunk and filled ahead while threads use it",
@@ -103,6 +103,8 @@ fn sized(seed: u64) -> Outcome {
         return Ok(());
     }
     let (table, wanting) = (Table::new(2), AtomicUsize::new(0));
+    // Of all threads: where the one that wants more gets no CPU, the others end within the limit of steps.
+    let patience = AtomicI32::new(5000);
     crowd(THREADS, seed, None, &|thread, random| {
         for round in 0..2 {
             let (cache, other) = (caches[round % caches.len()], caches[(round + 1) % caches.len()]);
@@ -115,7 +117,8 @@ fn sized(seed: u64) -> Outcome {
                 grow(other, random.usize(14..24), random);
                 wanting.fetch_sub(1, Ordering::Relaxed);
             } else {
-                let goes_on = |number: &i32| *number < 40 || (*number < 1000 && wanting.load(Ordering::Relaxed) > 0);
+                let may_go_on = || patience.fetch_sub(1, Ordering::Relaxed) > 0 && wanting.load(Ordering::Relaxed) > 0;
+                let goes_on = |number: &i32| *number < 40 || may_go_on();
                 (0..).take_while(goes_on).filter_map(|_| Block::of(cache)).for_each(|block| block.free_to(cache));
             }
             table.exchange(Block::of(cache), random).into_iter().for_each(Block::free);
