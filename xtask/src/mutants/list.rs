@@ -88,9 +88,6 @@ mutants! {
         - "self.0.store(((word / ONE - 1) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);"
         + "self.0.store(((word / ONE) << COUNT_SHIFT) | top.link().load(Relaxed), Relaxed);"
     in "runtime/src/central/objects.rs":
-        "a thread returns objects to a span whose lock it has released" by "span owners", "sampled heap"
-        - "span: held.as_ref().map(|_| span), held }"
-        + "span: Some(span), held }"
         "a span that changes hands keeps its owner" by "span owners"
         - "span.set_owner(slot);\n            Some(span)"
         + "Some(span)"
