@@ -270,8 +270,8 @@ mod tests {
         Figures { blocks: 1.0, bytes }
     }
 
-    /// Planted bugs that were seen here: a site that notes its live figures after it changed; one that has not changed since
-    /// the peak, and tells what it noted before.
+    /// Planted bugs that were seen here: a site that notes its live figures after it changed; one that has not changed
+    /// since the peak, and tells what it noted before.
     #[test]
     fn figures_at_the_peak_are_those_of_all_sites_at_that_moment() {
         let mut tables = tables();
