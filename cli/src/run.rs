@@ -5,9 +5,11 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use commensal::settings::Values;
 
 use crate::failure::Failure;
 use crate::library::Library;
@@ -40,20 +42,43 @@ pub struct Run {
     #[arg(long, conflicts_with = "locks")]
     locks_json: bool,
 
+    /// Sample allocations, and write a heap profile to this file when the program exits: see `commensal profile`. %p in
+    /// the path stands for the number of the process; other processes that the program starts add theirs to the path
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
     pub command: Vec<OsString>,
 }
 
 impl Run {
-    fn settings(&self) -> Vec<String> {
+    fn settings(&self) -> Result<Vec<String>, Failure> {
         let printed = [
             self.stats.then_some("stats:exit"),
             self.slabinfo.then_some("slabinfo:exit"),
             self.locks.then_some("locks:exit"),
             self.locks_json.then_some("locks:json"),
         ];
-        self.conf.iter().cloned().chain(printed.into_iter().flatten().map(str::to_owned)).collect()
+        let profile = self.profile.as_deref().map(profile).transpose()?;
+        let printed = printed.into_iter().flatten().map(str::to_owned);
+        Ok(self.conf.iter().cloned().chain(printed).chain(profile).collect())
+    }
+}
+
+/// The settings for a profile of the program that replaces this process.
+fn profile(file: &Path) -> Result<String, Failure> {
+    let wrong = |why: &str| Failure::usage(format!("--profile {}: {why}", file.display()));
+    let path = std::path::absolute(file).map_err(|error| wrong(&error.to_string()))?;
+    let folder = path.parent().filter(|folder| folder.is_dir());
+    if folder.is_none() || path.is_dir() {
+        return Err(wrong("expected a file in a folder that exists"));
+    }
+    let text = path.to_str().ok_or_else(|| wrong("expected a path in UTF-8"))?;
+    let setting = format!("profile.file:{text}");
+    match conf::parse(&setting) {
+        Ok(setting) if !text.contains(',') => Ok(format!("profile:{},{setting}", std::process::id())),
+        _ => Err(wrong(&format!("expected {}", Values::Path))),
     }
 }
 
@@ -79,7 +104,7 @@ fn prepare(request: &Run) -> Result<Command, Failure> {
     let mut command = Command::new(path);
     command.arg0(name).args(&request.command[1..]);
     let page = tune::page_for_this_process();
-    let mut settings = request.settings();
+    let mut settings = request.settings()?;
     let observe = conf::observe_this_process(std::env::var_os(conf::VARIABLE).as_deref(), &settings);
     settings.extend(page.as_ref().map(tune::setting).into_iter().chain(observe));
     conf::preload(&mut command, &library.path, &settings);

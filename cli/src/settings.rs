@@ -82,8 +82,8 @@ fn sheet() -> Sheet {
 fn page() -> String {
     let rows = TABLE.iter().map(|setting| {
         let default = match setting.values.parse(setting.default) {
-            Some(_) => format!("`{}`", setting.default),
-            None => setting.default.to_owned(),
+            Some(_) if setting.values != Values::Path => format!("`{}`", setting.default),
+            _ => setting.default.to_owned(),
         };
         format!("| `{}` | {} | {} | {default} | {} |\n", setting.key, setting.help, values(setting), when(setting))
     });
@@ -103,7 +103,7 @@ fn as_json(setting: &Setting) -> Value {
         Values::Number(least, most) => {
             (row["least"], row["most"], row["unit"]) = (least.into(), most.into(), setting.unit.into());
         }
-        Values::Process => {}
+        Values::Process | Values::Path => {}
     }
     row
 }

@@ -27,6 +27,7 @@ pub mod runner;
 mod sandbox;
 pub mod slot;
 mod spawn;
+mod stack;
 pub mod sync;
 mod thread;
 mod vm;
@@ -55,6 +56,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         root::CASES,
         fault::CASES,
         code::CASES,
+        stack::CASES,
     ];
     modules.into_iter().flatten().copied().flatten()
 }

@@ -28,12 +28,14 @@ macro_rules! early_state {
 pub mod clock;
 pub mod code;
 pub mod fault;
+pub mod file;
 pub mod kick;
 pub mod process;
 pub mod publication;
 pub mod root;
 pub mod sandbox;
 pub mod slot;
+pub mod stack;
 pub mod sync;
 mod syscall;
 pub mod test_support;

@@ -1,5 +1,6 @@
 //! The process: its environment and limits, its messages, and its death.
 
+use crate::file::{self, File};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 pub use crate::syscall::Error;
 use crate::{sandbox, syscall};
@@ -106,15 +107,7 @@ fn messages() -> usize {
 
 /// Writes a message to standard error, unbuffered. Drops the rest after a failure.
 pub fn complain(message: &[u8]) {
-    let mut rest = message;
-    let to = messages();
-    while !rest.is_empty() {
-        // SAFETY: reads `rest`.
-        match unsafe { syscall::call(syscall::WRITE, [to, rest.as_ptr() as usize, rest.len()]) } {
-            Ok(written) if written > 0 => rest = &rest[written..],
-            _ => return,
-        }
-    }
+    let _ = file::write(messages() as i32, message);
 }
 
 /// Aborts the process.
@@ -191,16 +184,26 @@ unsafe fn as_asked(number: usize, arguments: [usize; 6]) -> c_int {
 /// Reads the start of a file into `buffer` without allocating; returns the part read.
 #[unsafe(link_section = ".text.first")]
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-    const AT_FDCWD: usize = -100isize as usize;
-    const READ_ONLY_CLOSE_ON_EXEC: usize = 0o2000000;
-    // SAFETY: the path ends with a zero byte, and the buffer is ours.
-    unsafe {
-        let arguments = [AT_FDCWD, path.as_ptr() as usize, READ_ONLY_CLOSE_ON_EXEC];
-        let file = syscall::call(syscall::OPENAT, arguments).ok()?;
-        let read = syscall::call(syscall::READ, [file, buffer.as_mut_ptr() as usize, buffer.len()]);
-        syscall::close(file);
-        Some(&buffer[..read.ok()?])
-    }
+    let read = File::open(path).ok()?.read(buffer).ok()?;
+    Some(&buffer[..read])
+}
+
+/// Copies a part of this process's memory that may not be mapped. False: not all of it is, or a sandbox forbids to ask.
+pub fn read_memory(address: usize, to: &mut [u8]) -> bool {
+    let parts = [[to.as_mut_ptr() as usize, to.len()], [address, to.len()]];
+    let [own, other] = parts.each_ref().map(|part| part.as_ptr() as usize);
+    // SAFETY: the kernel writes to `to`; an address that is not mapped is an error.
+    let copied = unsafe { syscall::call(syscall::PROCESS_VM_READV, [id() as usize, own, 1, other, 1, 0]) };
+    copied == Ok(to.len())
+}
+
+/// The calling thread's name, and zeroes behind it; none in a sandbox.
+pub fn thread_name() -> [u8; 16] {
+    const GET_NAME: usize = 16;
+    let mut name = [0; 16];
+    // SAFETY: the kernel writes at most 16 bytes, the last of which is zero.
+    let _ = unsafe { syscall::call(syscall::PRCTL, [GET_NAME, name.as_mut_ptr() as usize]) };
+    name
 }
 
 /// Number of the process's threads, the runtime's own included; none: unknown, as in a sandbox.

@@ -45,6 +45,7 @@ pub mod code;
 mod engine;
 #[path = "../../host/src/fault.rs"]
 pub mod fault;
+pub mod file;
 #[path = "../../host/src/kick.rs"]
 pub mod kick;
 pub mod process;
@@ -55,6 +56,7 @@ pub mod root;
 pub mod sandbox;
 pub mod simulation;
 pub mod slot;
+pub mod stack;
 pub mod sync;
 mod syscall;
 pub mod test_support;

@@ -80,6 +80,16 @@ pub fn read_file<'a>(_: &CStr, _: &'a mut [u8]) -> Option<&'a [u8]> {
     None
 }
 
+/// None: a simulated machine has no memory of its own.
+pub fn read_memory(_: usize, _: &mut [u8]) -> bool {
+    false
+}
+
+/// None: simulated threads have no names.
+pub fn thread_name() -> [u8; 16] {
+    [0; 16]
+}
+
 /// Shows none: there are no control groups.
 pub fn memory_of_groups(_: impl FnMut(u64, u64)) {}
 

@@ -8,7 +8,7 @@ use crate::central::{CacheRef, Charged, size_class};
 use crate::counter::Account;
 use crate::misuse::Line;
 use crate::page_heap::PAGE;
-use crate::profile;
+use crate::profile::{self, Caller};
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -214,7 +214,7 @@ impl Core {
             Some(class) => self.allocate_small(class, bytes, alignment, 0),
             None => {
                 let block = self.allocate_large(bytes, alignment)?.start;
-                profile::draw(block, bytes, 0);
+                profile::draw(block, bytes, Caller { from: 0, group: self.name() });
                 Some(block)
             }
         }
@@ -253,7 +253,8 @@ impl Core {
         let cache = self.cache_for(class)?;
         let run = || self.allocate_large(bytes, alignment).map(|run| run.start);
         let refill = || self.within_limits(size_class::size(class), || heap().cpu.refill(cache));
-        let sample = if profile::is_on() { profile::sample(cache, bytes, from, run) } else { None };
+        let caller = Caller { from, group: self.name() };
+        let sample = if profile::is_on() { profile::sample(cache, bytes, caller, run) } else { None };
         sample.or_else(refill)
     }
 

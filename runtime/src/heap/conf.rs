@@ -4,6 +4,7 @@
 use super::{control, locks, report, statistics};
 use crate::caches::{enter, heap, lay_out, name, prepare};
 use crate::misuse::Line;
+use crate::profile;
 use crate::rcu::qsbr::{self, Policy};
 use crate::sandbox;
 use crate::settings::{self, Key};
@@ -61,6 +62,9 @@ pub fn apply_environment() {
     }
     if settings::is_said_of("cache") {
         heap().begin_debug();
+    }
+    if let Err(why) = profile::begin() {
+        complain(format_args!("profile: {why}"));
     }
     let cpus = POSSIBLE_CPUS.said().map_or(slot::possible().min(slot::MAX), |cpus| cpus as usize);
     if !LAZY.is_on() && !lay_out(cpus) {

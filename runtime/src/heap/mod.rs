@@ -25,7 +25,7 @@ use crate::group;
 use crate::misuse::{self, Call, Found};
 pub use crate::page_heap::PAGE;
 use crate::page_heap::memblock;
-use crate::profile;
+use crate::profile::{self, Caller};
 use crate::upcalls::{From, Rest, Visit};
 use crate::upkeep;
 use core::ptr::null_mut;
@@ -208,12 +208,12 @@ fn sample(cache: CacheRef, bytes: usize, alignment: usize, from: usize) -> Optio
 #[cold]
 #[inline(never)]
 fn sample_if_due(cache: CacheRef, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
-    profile::sample(cache, bytes, from, || allocate_pages(bytes.max(1), alignment).map(|run| run.0))
+    profile::sample(cache, bytes, Caller::at(from), || allocate_pages(bytes.max(1), alignment).map(|run| run.0))
 }
 
 /// The same as [`allocate_pages`] for a request that no gap has counted.
 fn allocate_run(bytes: usize, alignment: usize, from: usize) -> Option<(*mut u8, bool)> {
-    allocate_pages(bytes, alignment).inspect(|run| profile::draw(run.0, bytes, from))
+    allocate_pages(bytes, alignment).inspect(|run| profile::draw(run.0, bytes, Caller::at(from)))
 }
 
 /// A large block, or null with ENOMEM, and whether it is known to be zero.

@@ -144,7 +144,9 @@ unsafe fn reallocate_pages(block: *mut u8, bytes: usize) -> *mut u8 {
         // SAFETY: passed on; for both.
         let is_done = unsafe { Core::resize_large(block, pages, || page_heap.resize(block, old_pages, pages)) };
         if is_done {
-            profile::resized(block, bytes);
+            // SAFETY: passed on.
+            let group = unsafe { Core::of_large(block) };
+            profile::resized(block, bytes, group.map_or("", Core::name));
             heap().seal_large(block, bytes);
             heap().count_large(0, pages as isize - old_pages as isize);
         }

@@ -16,8 +16,12 @@ pub(super) const SAMPLES: usize = 1 << 16;
 const SITES: usize = 1 << 13;
 const FRAMES: usize = 1 << 18;
 const BUCKETS: usize = 2 * SITES;
+/// Most different return addresses.
+pub(super) const PLACES: usize = 1 << 16;
 /// Most return addresses of a stack.
 pub const DEPTH: usize = 64;
+/// Bytes of a group's or a region's name that are kept.
+pub const NAME: usize = 24;
 /// Ranges of lifetimes: below 1 µs, and each four times as long as the last.
 pub const LIFETIMES: usize = 16;
 
@@ -59,10 +63,19 @@ impl Sub for Figures {
 pub struct Labels {
     /// The thread's name, and zeroes behind it.
     pub thread: [u8; 16],
-    /// The number of its group; 0: none.
-    pub group: u32,
+    /// The same for its group; zeroes: none.
+    pub group: [u8; NAME],
     /// The tag of the region of code; 0: none.
     pub region: u32,
+}
+
+impl Labels {
+    /// A thread's and a group's name, and a region.
+    pub fn of(thread: [u8; 16], group: &str, region: u32) -> Self {
+        let mut labels = Labels { thread, region, ..Labels::default() };
+        labels.group.iter_mut().zip(group.as_bytes()).for_each(|(to, &from)| *to = from);
+        labels
+    }
 }
 
 /// A call site. All-zero memory: unused.
@@ -85,8 +98,8 @@ pub struct Site {
     at_peak: Figures,
     /// The number of its last event.
     changed: u64,
-    /// Freed samples by lifetime.
-    pub lifetimes: [u32; LIFETIMES],
+    /// The part that was freed, by lifetime: ranges that end at [`longest_of`].
+    pub lifetimes: [Figures; LIFETIMES],
 }
 
 impl Site {
@@ -113,7 +126,11 @@ pub(super) struct Arrays {
     samples: [Sample; SAMPLES],
     sites: [Site; SITES],
     buckets: [u32; BUCKETS],
-    frames: [usize; FRAMES],
+    /// Numbers of return addresses.
+    frames: [u32; FRAMES],
+    places: [usize; PLACES],
+    /// Numbers of places, plus 1, by the address.
+    place_buckets: [u32; 2 * PLACES],
 }
 
 /// The tables, under the profile's lock. All-zero memory: without arrays, which never leave once they are there.
@@ -126,10 +143,25 @@ pub(super) struct Tables {
     unused: u32,
     sites: u32,
     frames: u32,
+    places: u32,
     event: u64,
     peak_event: u64,
     live: f64,
     peak: f64,
+    regions: Regions,
+}
+
+/// Most regions of code.
+const REGIONS: usize = 255;
+
+/// The names of regions; zeroes behind the last one.
+#[repr(transparent)]
+struct Regions([[u8; NAME]; REGIONS]);
+
+impl Default for Regions {
+    fn default() -> Self {
+        Regions([[0; NAME]; REGIONS])
+    }
 }
 
 impl Tables {
@@ -177,16 +209,38 @@ impl Tables {
         let lifetime = lifetime_of(now_ns.saturating_sub(born_ns));
         self.change(site, -stands_for.bytes, |site| {
             site.freed += stands_for;
-            site.lifetimes[lifetime] += 1;
+            site.lifetimes[lifetime] += stands_for;
         });
     }
 
     /// The site of a number, its stack, innermost call first, and what was live there at the peak.
-    pub fn site(&self, number: u32) -> Option<(&Site, &[usize], Figures)> {
+    pub fn site(&self, number: u32) -> Option<(&Site, &[u32], Figures)> {
         let arrays = self.arrays.as_ref().filter(|_| number < self.sites)?;
         let site = &arrays.sites[number as usize];
         let first = site.first_frame as usize;
         Some((site, &arrays.frames[first..first + site.depth as usize], self.at_peak(site)))
+    }
+
+    /// The return address of a number.
+    pub fn place(&self, number: u32) -> Option<usize> {
+        let arrays = self.arrays.as_ref().filter(|_| number < self.places)?;
+        Some(arrays.places[number as usize])
+    }
+
+    /// The number of a region, which is noted if it is new. 0: it has no name, or there are too many.
+    pub fn region(&mut self, name: [u8; NAME]) -> u32 {
+        let names = &mut self.regions.0;
+        let place = names.iter().position(|known| *known == name || *known == [0; NAME]);
+        let place = place.filter(|_| name != [0; NAME]);
+        place.map_or(0, |place| {
+            names[place] = name;
+            place as u32 + 1
+        })
+    }
+
+    /// The name of a region.
+    pub fn name_of(&self, region: u32) -> Option<[u8; NAME]> {
+        self.regions.0.get(region.checked_sub(1)? as usize).copied()
     }
 
     fn at_peak(&self, site: &Site) -> Figures {
@@ -216,16 +270,21 @@ impl Tables {
         while let Some(number) = next.checked_sub(1) {
             let site = &arrays.sites[number as usize];
             let first = site.first_frame as usize;
-            let frames = &arrays.frames[first..first + site.depth as usize];
-            if site.hash == hash && site.labels == labels && frames == stack {
+            let frames = arrays.frames[first..first + site.depth as usize].iter();
+            let is_stack = || frames.map(|&frame| arrays.places[frame as usize]).eq(stack.iter().copied());
+            if site.hash == hash && site.labels == labels && is_stack() {
                 return Some(number);
             }
             next = site.next;
         }
         let (number, first) = (self.sites, self.frames as usize);
-        let frames = arrays.frames.get_mut(first..first + stack.len())?;
-        let site = arrays.sites.get_mut(number as usize)?;
-        frames.copy_from_slice(stack);
+        if first + stack.len() > FRAMES || number as usize >= SITES {
+            return None;
+        }
+        for (to, &address) in (first..).zip(stack) {
+            arrays.frames[to] = arrays.number_of(address, &mut self.places)?;
+        }
+        let site = &mut arrays.sites[number as usize];
         (site.hash, site.labels, site.next) = (hash, labels, arrays.buckets[bucket]);
         (site.first_frame, site.depth) = (first as u32, stack.len() as u32);
         arrays.buckets[bucket] = number + 1;
@@ -233,6 +292,34 @@ impl Tables {
         self.frames += stack.len() as u32;
         Some(number)
     }
+}
+
+impl Arrays {
+    /// The number of a return address, of which there are so many. None: there are too many.
+    fn number_of(&mut self, address: usize, places: &mut u32) -> Option<u32> {
+        let buckets = self.place_buckets.len();
+        let start = crate::page_heap::guarded::mixed(address as u64) as usize % buckets;
+        // At least half of the buckets are empty.
+        for bucket in (start..start + buckets).map(|bucket| bucket % buckets) {
+            match self.place_buckets[bucket].checked_sub(1) {
+                Some(number) if self.places[number as usize] == address => return Some(number),
+                Some(_) => {}
+                None => {
+                    let number = *places;
+                    *self.places.get_mut(number as usize)? = address;
+                    *places += 1;
+                    self.place_buckets[bucket] = number + 1;
+                    return Some(number);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The longest lifetime in a range, in nanoseconds; the last range has no end.
+pub(super) fn longest_of(range: usize) -> u64 {
+    1000 << (2 * range)
 }
 
 /// The range that a lifetime lies in.
@@ -243,10 +330,9 @@ fn lifetime_of(ns: u64) -> usize {
 
 /// FNV-1a by words, spread over all bits.
 fn hash_of(stack: &[usize], labels: Labels) -> u64 {
-    let [first, second] = [&labels.thread[..8], &labels.thread[8..]]
-        .map(|half| u64::from_ne_bytes(half.try_into().expect("a half has 8 bytes")));
-    let numbers = [first, second, u64::from(labels.group) << 32 | u64::from(labels.region)];
-    let words = stack.iter().map(|&frame| frame as u64).chain(numbers);
+    let names = labels.thread.as_chunks::<8>().0.iter().chain(labels.group.as_chunks::<8>().0);
+    let names = names.map(|&part| u64::from_ne_bytes(part)).chain([u64::from(labels.region)]);
+    let words = stack.iter().map(|&frame| frame as u64).chain(names);
     crate::page_heap::guarded::mixed(
         words.fold(0xcbf2_9ce4_8422_2325, |hash, word| {
             (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
@@ -296,8 +382,9 @@ mod tests {
             }
             // Often enough to see sites that have not changed since the peak.
             for (site, stack, peak) in (0..).map_while(|number| tables.site(number)).filter(|_| step % 7 == 0) {
-                assert_eq!((site.live().bytes, peak.bytes), (now[stack[0]], at_peak[stack[0]]), "{stack:?}");
-                assert_eq!(site.lifetimes.iter().sum::<u32>() as f64, site.freed.blocks);
+                let place = tables.place(stack[0]).expect("it is known");
+                assert_eq!((site.live().bytes, peak.bytes), (now[place], at_peak[place]), "{stack:?}");
+                assert_eq!(site.lifetimes.iter().map(|freed| freed.blocks).sum::<f64>(), site.freed.blocks);
             }
         }
         assert_eq!((0..).map_while(|number| tables.site(number)).count(), 5);
@@ -306,7 +393,7 @@ mod tests {
     #[test]
     fn sites_differ_by_stack_and_by_each_label() {
         let mut tables = tables();
-        let labels = |thread: u8, group, region| Labels { thread: [thread; 16], group, region };
+        let labels = |thread: u8, group, region| Labels { thread: [thread; 16], group: [group; NAME], region };
         let keys = [
             (&[1, 2][..], labels(0, 0, 0)),
             (&[2, 1], labels(0, 0, 0)),
@@ -321,6 +408,20 @@ mod tests {
                 assert_eq!(tables.site(number as u32).expect("it is there").0.samples, round);
             }
         }
+    }
+
+    #[test]
+    fn return_addresses_are_kept_once_until_there_are_too_many() {
+        let mut tables = tables();
+        // All in one bucket, or in few, are found as well.
+        let address = |number: usize| if number.is_multiple_of(2) { number << 40 } else { number };
+        let mut allocate =
+            |numbers: [usize; 16]| tables.allocated(&numbers.map(address), Labels::default(), figures(1.0));
+        let stacks = |number: usize| core::array::from_fn(|place| 16 * number + place);
+        assert_eq!((0..).take_while(|&number| allocate(stacks(number)).is_some()).count(), PLACES / 16);
+        assert!(allocate(stacks(7)).is_some() && allocate([7; 16]).is_some());
+        let places = (0..).map_while(|number| tables.place(number)).collect::<Vec<_>>();
+        assert_eq!(places, (0..PLACES).map(address).collect::<Vec<_>>());
     }
 
     #[test]
@@ -340,5 +441,9 @@ mod tests {
     fn lifetimes_fall_into_ranges_of_four_times() {
         let ranges = [0, 999, 1000, 3999, 4000, 16_000, 1_000_000, u64::MAX].map(lifetime_of);
         assert_eq!(ranges, [0, 0, 1, 1, 2, 3, 5, LIFETIMES - 1]);
+        assert!((0..LIFETIMES - 1).all(|range| {
+            let longest = longest_of(range);
+            lifetime_of(longest - 1) == range && lifetime_of(longest) == range + 1
+        }));
     }
 }

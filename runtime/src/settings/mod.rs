@@ -23,7 +23,7 @@ pub use table::{Setting, TABLE, Values, When};
 use crate::observe::Word;
 use core::ffi::CStr;
 use core::fmt;
-use machine::sync::{AtomicU64, Ordering};
+use machine::sync::{AtomicU32, Ordering};
 use machine::{process, root};
 
 impl Values {
@@ -36,7 +36,14 @@ impl Values {
             (Values::AnyOf(words), b"all") => Some((1 << count(words.as_str())) - 1),
             (Values::AnyOf(words), text) => bits(words.as_str(), text),
             (Values::Number(least, most), _) => number(text, *least, *most),
-            (Values::Process, _) => number(text, 1, u32::MAX - 1),
+            (Values::Path, text) => {
+                if text.is_empty() || text.len() > LONGEST_PATH {
+                    None
+                } else {
+                    Some(1)
+                }
+            }
+            (Values::Process, _) => number(text, 1, u32::MAX - 2),
         }
     }
 
@@ -67,12 +74,15 @@ impl fmt::Display for Values {
             }
             Values::Number(least, most) => write!(out, "a number from {least} to {most}"),
             Values::Process => write!(out, "on, off, or the number of a process"),
+            Values::Path => write!(out, "a path of at most {LONGEST_PATH} bytes, without commas"),
         }
     }
 }
 
-/// The value of `observe:on`.
-const ALL_PROCESSES: u64 = u32::MAX as u64;
+/// The value of `on` where a process may be named.
+pub(crate) const ALL_PROCESSES: u64 = u32::MAX as u64 - 1;
+/// Most bytes of a path.
+pub const LONGEST_PATH: usize = 512;
 
 const fn number(text: &str, least: u32, most: u32) -> Option<u64> {
     match u32::from_str_radix(text, 10) {
@@ -93,7 +103,7 @@ const fn cut(text: &[u8], end: u8) -> (&[u8], Option<&[u8]>) {
     (text, None)
 }
 
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub(crate) const fn is_same(one: &[u8], other: &[u8]) -> bool {
     let mut at = 0;
     while at < one.len() && at < other.len() && one[at] == other[at] {
         at += 1;
@@ -159,10 +169,10 @@ static ROWS: [Row; TABLE.len()] = {
 };
 
 /// Bytes of the values, at the start of the root's domain: a small process writes only near there.
-pub const BYTES: usize = size_of::<[AtomicU64; TABLE.len()]>().next_multiple_of(64);
+pub const BYTES: usize = size_of::<[AtomicU32; TABLE.len()]>().next_multiple_of(64);
 
 /// The values that were set, by row.
-fn values() -> &'static [AtomicU64; TABLE.len()] {
+fn values() -> &'static [AtomicU32; TABLE.len()] {
     // SAFETY: these bytes are only used here, aligned to 64, and zeroes are valid.
     unsafe { &*root::domain().cast() }
 }
@@ -198,7 +208,7 @@ impl Key {
     #[inline]
     pub fn said(self) -> Option<u64> {
         // Relaxed: each value stands alone.
-        values()[self.place].load(Ordering::Relaxed).checked_sub(1)
+        values()[self.place].load(Ordering::Relaxed).checked_sub(1).map(u64::from)
     }
 
     /// Whether it is `on`.
@@ -214,7 +224,7 @@ impl Key {
 
     /// Sets it, without a check of its range.
     pub(crate) fn put(self, value: u64) {
-        values()[self.place].store(value + 1, Ordering::Relaxed);
+        values()[self.place].store(value as u32 + 1, Ordering::Relaxed);
     }
 
     /// The value of a text.
@@ -283,6 +293,11 @@ fn read(conf: &[u8], mut complain: impl FnMut(&Misunderstood<'_>)) {
             Err(why) => complain(&why),
         }
     }
+}
+
+/// The text that the environment gives for a key, as it is now.
+pub(crate) fn text_of(key: &str) -> Option<&'static str> {
+    pairs(environment()).filter(|pair| pair.0 == key).last().map(|pair| pair.1)
 }
 
 /// Checks a pair of `COMMENSAL_CONF`. A pair without a colon is a key without a text.

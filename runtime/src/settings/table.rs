@@ -32,10 +32,12 @@ pub enum Values {
     OneOf(Words),
     /// Some of these words, joined by `+`, or `all`, or `off`; each word is a bit.
     AnyOf(Words),
-    /// A number in this closed range.
+    /// A number in this closed range, which ends below the largest number of 32 bits.
     Number(u32, u32),
     /// `on`, `off`, or the number of a process.
     Process,
+    /// The path of a file.
+    Path,
 }
 
 const fn one_of(words: &str) -> Values {
@@ -82,6 +84,18 @@ pub const TABLE: &[Setting] = &[
     ),
     row("observe.interval_ms", Number(20, 60_000), "500", "milliseconds", AtStart)
         .help("Time between two writes of the statistics page."),
+    row("profile", Process, "off", "", AtStart).help(
+        "Processes that sample their allocations for a heap profile. `on`: each process that inherits the setting. \
+         A process number: the same, and `profile.file` is that process's file. `commensal run --profile` sets the \
+         number of the program that it starts.",
+    ),
+    row("profile.gap_kib", Number(1, 4_194_303), "512", "KiB", AtStart)
+        .help("Mean number of bytes that are allocated between two samples of the heap profile."),
+    row("profile.file", Values::Path, "none", "", AtStart).help(
+        "Write the heap profile to this file when the program exits, in the format of pprof. `%p` stands for the \
+         number of the process; without it, the path of all processes but the one that `profile` names ends with \
+         `.` and their number. If `profile` is not set, this sets it to `on`.",
+    ),
     row("control", Number(0, u16::MAX as u32), "none", "", AtStart).help(
         "File descriptor of the page by which `commensal tune` reaches the process. `commensal run` sets this \
          key; do not set it yourself.",
@@ -94,7 +108,7 @@ pub const TABLE: &[Setting] = &[
         "`on`: find writes out of bounds and after a free in blocks of malloc, when they are freed or used \
          again; hand out blocks in random order, and use freed ones later. Blocks above 32 KiB get guard pages.",
     ),
-    row("keep", Number(0, u32::MAX), "1", "MiB", AtStart)
+    row("keep", Number(0, u32::MAX - 1), "1", "MiB", AtStart)
         .help("Dirty memory that free runs may keep. Memory above it returns to the system even if it is not idle."),
     row("huge", one_of("system avoid prefer"), "system", "", AtStart).help(
         "`system`: the heap beyond its first 32 MiB follows the system's huge-page setting. `avoid`: it never \

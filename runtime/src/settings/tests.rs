@@ -5,6 +5,7 @@ use std::borrow::ToOwned;
 use std::collections::HashSet;
 use std::format;
 use std::string::{String, ToString};
+use std::vec;
 use std::vec::Vec;
 
 /// Values that a row takes, as texts of the environment and as numbers.
@@ -20,6 +21,7 @@ fn examples(values: Values) -> Vec<(String, u64)> {
         Values::Process => {
             [("off", 0), ("on", ALL_PROCESSES), ("17", 17)].map(|(text, value)| (text.into(), value)).into()
         }
+        Values::Path => ["heap.%p.pb.gz", "/a:b"].map(|path| (path.into(), 1)).into(),
     }
 }
 
@@ -30,7 +32,8 @@ fn mistakes(values: Values) -> Vec<String> {
             wrong.extend([u64::from(most) + 1, u64::from(least).wrapping_sub(1)].map(|number| number.to_string()));
         }
         Values::AnyOf(words) => wrong.push(format!("{} all", words.as_str())),
-        Values::Process => wrong.extend([0, u32::MAX].map(|number| number.to_string())),
+        Values::Process => wrong.extend([0, u32::MAX - 1].map(|number| number.to_string())),
+        Values::Path => return vec![String::new(), "x".repeat(LONGEST_PATH + 1)],
         Values::OneOf(_) => {}
     }
     wrong
@@ -92,9 +95,9 @@ fn last_pair_of_a_key_holds_and_a_bad_one_changes_nothing() {
     assert_eq!(
         told,
         [
-            "keep cannot be 'x': expected a number from 0 to 4294967295",
+            "keep cannot be 'x': expected a number from 0 to 4294967294",
             "stats has no value: expected off or exit",
-            "keep cannot be '-1': expected a number from 0 to 4294967295",
+            "keep cannot be '-1': expected a number from 0 to 4294967294",
         ]
     );
     assert_eq!((keep.get(), lazy.get(), stats.said(), locks.get()), (7, 0, None, 2));

@@ -31,6 +31,7 @@ pub const UNSHARE: usize = 272;
 pub const FALLOCATE: usize = 285;
 pub const PRLIMIT: usize = 302;
 pub const SETNS: usize = 308;
+pub const PROCESS_VM_READV: usize = 310;
 pub const PROCESS_VM_WRITEV: usize = 311;
 pub const MEMBARRIER: usize = 324;
 

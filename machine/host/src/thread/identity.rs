@@ -22,7 +22,10 @@ use core::sync::atomic as own;
 pub struct Block {
     /// Free for this use: the words up to `slot` stand in for the kernel's area, and operations skip this one.
     slotless: own::AtomicU32,
-    stand_in: [u32; 5],
+    stand_in: [u32; 3],
+    /// The kernel's area has flags here, and its node behind, which no operation reads.
+    region: own::AtomicU32,
+    node: u32,
     slot: own::AtomicU32,
     generation: own::AtomicU32,
     identity: own::AtomicU64,
@@ -186,6 +189,18 @@ pub fn local() -> usize {
 #[inline]
 pub fn set_local(value: usize) {
     block().local.store(value, Ordering::Relaxed);
+}
+
+/// A number of the thread for the runtime; 0 at first. A fork child's thread has its parent's.
+#[inline]
+pub fn region() -> u32 {
+    block().region.load(Ordering::Relaxed)
+}
+
+/// Sets [`region`].
+#[inline]
+pub fn set_region(region: u32) {
+    block().region.store(region, Ordering::Relaxed);
 }
 
 /// The thread's level: its calls of [`ascend`](super::ascend) minus those of [`descend`](super::descend), unless the

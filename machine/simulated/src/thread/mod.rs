@@ -11,7 +11,7 @@ pub use block::{ascend, before_fork, descend, id, is_alone, on_fork_in_child};
 pub(crate) use identity::names_of_state;
 pub use identity::{
     FIRST_GENERATION, declare_forked, enter, forget_number, forked, generation, holds_locks, identity, level, local,
-    notice_forks, set_level, set_local, when_forked, without_signals,
+    notice_forks, region, set_level, set_local, set_region, when_forked, without_signals,
 };
 pub(crate) use identity::{fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, slotless, tid};
 pub use interrupt::{interrupt, may_be_in_handler, on_interrupt};

@@ -1,0 +1,131 @@
+//! Settings of the profile, and its file at exit.
+
+use super::pprof::{Shown, write};
+use super::reading::place;
+use super::sampling::start;
+use super::state::PLACE;
+use crate::caches::{enter, known_at, made_at};
+use crate::misuse::Line;
+use crate::settings::{self, ALL_PROCESSES, Key, LONGEST_PATH};
+use core::ffi::CStr;
+use core::fmt::{self, Write};
+use machine::file::{self, File};
+use machine::process;
+
+const PROFILE: Key = Key::of("profile");
+const GAP: Key = Key::of("profile.gap_kib");
+const FILE: Key = Key::of("profile.file");
+
+/// Begins to sample if the settings say so. Error: there is no memory.
+pub(crate) fn begin() -> Result<(), &'static str> {
+    const NO_MEMORY: &str = "there is no memory for it";
+    let path = FILE.said().and_then(|_| settings::text_of("profile.file"));
+    let is_wanted = PROFILE.said().map_or(path.is_some(), |value| value != 0);
+    if !is_wanted {
+        return Ok(());
+    }
+    if !enter() || !start(GAP.get() << 10) {
+        return Err(NO_MEMORY);
+    }
+    if let (Some(path), Some(profile)) = (path, made_at(&PLACE)) {
+        // SAFETY: no thread reads it before the exit.
+        let own = unsafe { &mut *profile.path.get() };
+        own.iter_mut().zip(path.as_bytes()).for_each(|(to, &from)| *to = from);
+        process::keep_standard_error();
+        process::at_exit(write_file);
+    }
+    Ok(())
+}
+
+/// Writes the file, and tells of a failure. Processes that others started write none without a sample.
+extern "C" fn write_file() {
+    let Some(profile) = known_at(&PLACE) else { return };
+    // SAFETY: it does not change any more.
+    let pattern = unsafe { &*profile.path.get() };
+    let pattern = pattern.split(|&byte| byte == 0).next().unwrap_or(&[]);
+    let named = PROFILE.get();
+    let is_own = named != ALL_PROCESSES && named == u64::from(process::id());
+    if !is_own && place(0).is_none() {
+        return;
+    }
+    let path = Path::of(pattern, process::id(), is_own);
+    if let Err(number) = path.as_c().map_or(Err(0), write_to) {
+        let mut line = Line::new();
+        let _ = write!(line, "commensal: the heap profile cannot be written (error {number}) to ");
+        process::complain(line.as_bytes());
+        process::complain(path.as_bytes());
+        process::complain(b"\n");
+    }
+}
+
+fn write_to(path: &CStr) -> Result<(), i32> {
+    let file = File::create(path)?;
+    let mut error = 0;
+    let mut to = |bytes: &[u8]| file::write(file.descriptor(), bytes).map_err(|number| error = number).is_ok();
+    let is_whole = write(&mut to, Shown::Peak);
+    if is_whole { Ok(()) } else { Err(error) }
+}
+
+/// A path, and zeroes behind it.
+struct Path {
+    text: [u8; LONGEST_PATH + 32],
+    used: usize,
+}
+
+impl Path {
+    /// The path of a pattern for a process. Without `%p`, the number is added to paths that are not its own.
+    fn of(pattern: &[u8], process: u32, is_own: bool) -> Self {
+        let mut path = Path { text: [0; _], used: 0 };
+        let place = pattern.windows(2).position(|two| two == b"%p");
+        path.put(&pattern[..place.unwrap_or(pattern.len())]);
+        let _ = match place {
+            Some(_) => write!(path, "{process}"),
+            None if !is_own => write!(path, ".{process}"),
+            None => Ok(()),
+        };
+        path.put(place.map_or(&[], |place| &pattern[place + 2..]));
+        path
+    }
+
+    /// Drops what has no room.
+    fn put(&mut self, bytes: &[u8]) {
+        let room = self.text.len() - 1 - self.used;
+        let bytes = &bytes[..bytes.len().min(room)];
+        self.text[self.used..][..bytes.len()].copy_from_slice(bytes);
+        self.used += bytes.len();
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.text[..self.used]
+    }
+
+    fn as_c(&self) -> Option<&CStr> {
+        CStr::from_bytes_until_nul(&self.text).ok()
+    }
+}
+
+impl Write for Path {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.put(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Path;
+
+    #[test]
+    fn path_has_the_number_of_the_process_where_it_is_not_the_own() {
+        let path = |pattern: &str, is_own| {
+            std::string::String::from_utf8_lossy(Path::of(pattern.as_bytes(), 17, is_own).as_bytes()).into_owned()
+        };
+        assert_eq!(path("heap.pb.gz", true), "heap.pb.gz");
+        assert_eq!(path("heap.pb.gz", false), "heap.pb.gz.17");
+        for is_own in [true, false] {
+            assert_eq!(path("heap.%p.pb.gz", is_own), "heap.17.pb.gz");
+        }
+        let long = "x".repeat(512);
+        assert_eq!(path(&long, false), std::format!("{long}.17"));
+    }
+}
