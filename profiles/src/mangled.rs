@@ -1,0 +1,38 @@
+//! Names of Rust and C++ as in their sources.
+
+use cpp_demangle::{DemangleOptions, Symbol};
+
+/// The name in the source. Rust's has no hash, C++'s has no parameters; others are as they are.
+pub fn readable(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    // Compilers append what they did to a function, as in `work.constprop.0`.
+    let plain = name.split_once('.').map_or(name, |(plain, _)| plain);
+    let plain = if plain.is_empty() { name } else { plain };
+    if !plain.starts_with("_Z") {
+        return plain.to_owned();
+    }
+    let options = DemangleOptions::new().no_params().no_return_type();
+    let demangled = Symbol::new(plain).ok().and_then(|symbol| symbol.demangle_with_options(&options).ok());
+    demangled.unwrap_or_else(|| plain.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_by_their_language() {
+        let read = |name, expected: &str| assert_eq!(readable(name), expected);
+        read("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write");
+        read("_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function");
+        read("_ZN5Store6insertEi", "Store::insert");
+        read("_Z4growIiEvT_", "grow<int>");
+        read("_ZN5Store6insertEi.cold", "Store::insert");
+        read("work.constprop.0", "work");
+        read("_Znwm", "operator new");
+        read("_Z", "_Z");
+        read(".L12", ".L12");
+    }
+}
