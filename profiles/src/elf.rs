@@ -12,6 +12,8 @@ use addr2line::Loader;
 use anyhow::{Context, Result, ensure};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SegmentFlags, SymbolKind, elf::PF_X};
 
+use crate::mangled;
+
 /// A function at an address, and the line there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -89,15 +91,17 @@ impl Binary {
             },
             None => (HashMap::new(), None),
         };
-        let is_unnamed = |places: &HashMap<u64, Vec<Place>>, address: &u64| {
-            places.get(address).and_then(|all| all.last()).is_none_or(|place| place.name.is_empty())
+        // Some compilers leave out the names of namespaces and modules. The linker's names have them.
+        let is_short = |places: &HashMap<u64, Vec<Place>>, address: &u64| {
+            places.get(address).and_then(|all| all.last()).is_none_or(|place| !mangled::is_mangled(&place.name))
         };
         for file in debug.iter().chain([self]) {
-            let rest: Vec<u64> = addresses.iter().copied().filter(|address| is_unnamed(&places, address)).collect();
+            let rest: Vec<u64> = addresses.iter().copied().filter(|address| is_short(&places, address)).collect();
             for (address, name) in file.by_symbols(&rest).unwrap_or_default() {
                 let all = places.entry(address).or_default();
                 match all.last_mut() {
-                    Some(place) => place.name = name,
+                    Some(place) if place.name.is_empty() || mangled::is_longer(&name, &place.name) => place.name = name,
+                    Some(_) => {}
                     None => all.push(Place { name, ..Place::default() }),
                 }
             }

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result, ensure};
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Palette};
-use inferno::flamegraph::{self, Options};
+use inferno::flamegraph::{self, Direction, Options};
 
 use crate::profile::{Measure, Profile};
 
@@ -32,8 +32,11 @@ pub fn write(profile: &Profile, measure: Measure, title: &str, subtitle: &str, o
     options.subtitle = Some(subtitle.to_owned());
     options.count_name = "bytes".to_owned();
     options.name_type = "Function:".to_owned();
-    options.colors = Palette::Basic(BasicPalette::Mem);
+    options.colors = Palette::Basic(BasicPalette::Aqua);
     options.bgcolors = Some(BackgroundColor::Flat((255, 255, 255).into()));
+    // A browser begins at the top, where the outermost functions are then. Narrower frames have no room for a letter.
+    options.direction = Direction::Inverted;
+    options.min_width = 0.1;
     // The same function has the same colour in each graph.
     options.hash = true;
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out).context("cannot write the graph")

@@ -18,6 +18,17 @@ pub fn readable(name: &str) -> String {
     demangled.unwrap_or_else(|| plain.to_owned())
 }
 
+/// Whether the name is the linker's, of C++ or Rust.
+pub fn is_mangled(name: &str) -> bool {
+    name.starts_with("_Z") || name.starts_with("_R")
+}
+
+/// Whether the linker's name is that of the same function as this short one, and says more.
+pub fn is_longer(mangled: &str, short: &str) -> bool {
+    let base = short.split_once('<').map_or(short, |(base, _)| base);
+    is_mangled(mangled) && !base.is_empty() && readable(mangled).contains(base)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +45,14 @@ mod tests {
         read("_Znwm", "operator new");
         read("_Z", "_Z");
         read(".L12", ".L12");
+    }
+
+    #[test]
+    fn short_name_is_that_of_the_same_function() {
+        assert!(
+            is_longer("_ZN5Store6insertEi", "insert")
+                && is_longer("_ZN4core3fmt5write17h0123456789abcdefE", "write<T>")
+        );
+        assert!(!is_longer("_ZN5Store6insertEi", "remove") && !is_longer("insert", "insert"));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::proto::{Line, Location, Profile};
+use crate::proto::{Function, Location, Profile};
 
 /// How the names of files begin that hold the library.
 const LIBRARY: &str = "libcommensal";
@@ -47,6 +47,9 @@ const FUNCTIONS: [&str; 33] = [
     "__rg_",
 ];
 
+/// Rust's own sources that do nothing but allocate: names of inlined functions may be without modules.
+const FILES: [&str; 2] = ["/library/alloc/src/alloc.rs", "/library/alloc/src/raw_vec"];
+
 /// The package below the runtime. Other programs may have one of that name, so these frames go only with one of
 /// [`FUNCTIONS`] outside them.
 const BELOW: [&str; 2] = ["host::", "<host::"];
@@ -70,8 +73,8 @@ pub fn allocator_frames(profile: &mut Profile) {
 struct Trimmer {
     /// Mappings of the library.
     library: HashSet<u64>,
-    /// The names of functions.
-    names: HashMap<u64, String>,
+    /// The names of functions and their sources.
+    functions: HashMap<u64, [String; 2]>,
     /// Where locations lie in the profile.
     places: HashMap<u64, usize>,
     /// Locations without their first lines, by how many these are.
@@ -83,6 +86,7 @@ struct Trimmer {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Allocator,
+    /// The allocator's if such a frame is further out, else the program's.
     Below,
     Program,
 }
@@ -92,16 +96,21 @@ impl Trimmer {
         let is_library =
             |filename: i64| profile.string(filename).rsplit('/').next().is_some_and(|name| name.starts_with(LIBRARY));
         let library = profile.mapping.iter().filter(|of| is_library(of.filename)).map(|of| of.id).collect();
-        let names = profile.function.iter().map(|of| (of.id, profile.string(of.name))).collect();
+        let texts = |of: &Function| [of.name, of.filename].map(|text| profile.string(text));
+        let functions = profile.function.iter().map(|of| (of.id, texts(of))).collect();
         let places = profile.location.iter().enumerate().map(|(index, of)| (of.id, index)).collect();
-        Self { library, names, places, shorter: HashMap::new(), next: 1 }
+        Self { library, functions, places, shorter: HashMap::new(), next: 1 }
     }
 
-    fn kind(&self, location: &Location, line: Option<&Line>) -> Kind {
-        let name = line.and_then(|line| self.names.get(&line.function_id)).map_or("", String::as_str);
+    fn kind(&self, location: &Location, line: usize) -> Kind {
+        let function = location.line.get(line).and_then(|line| self.functions.get(&line.function_id));
+        let [name, file] = function.map_or([""; 2], |texts| [&texts[0], &texts[1]]);
+        let is_below = BELOW.iter().any(|below| name.starts_with(below));
+        let is_inlined_without_module = line + 1 < location.line.len() && file.ends_with(".rs") && !name.contains("::");
         match () {
             () if self.library.contains(&location.mapping_id) || is_allocator(name) => Kind::Allocator,
-            () if BELOW.iter().any(|below| name.starts_with(below)) => Kind::Below,
+            () if FILES.iter().any(|source| file.contains(source)) => Kind::Allocator,
+            () if is_below || is_inlined_without_module => Kind::Below,
             () => Kind::Program,
         }
     }
@@ -112,7 +121,7 @@ impl Trimmer {
         for (depth, id) in stack.iter().enumerate() {
             let location = &profile.location[self.places[id]];
             let lines = 0..location.line.len().max(1);
-            frames.extend(lines.map(|line| (depth, line, self.kind(location, location.line.get(line)))));
+            frames.extend(lines.map(|line| (depth, line, self.kind(location, line))));
         }
         let inner = frames.iter().position(|(.., kind)| *kind == Kind::Program).unwrap_or(frames.len());
         let last = frames[..inner].iter().rposition(|(.., kind)| *kind == Kind::Allocator);

@@ -157,6 +157,18 @@ fn flame_graph_is_an_svg_of_all_functions() {
     assert!(!svg.contains("gone"));
 }
 
+#[test]
+fn inlined_functions_without_modules_are_dropped_if_the_allocator_is_around_them() {
+    let own = [("sample", "/src/heap.rs", 1), ("alloc", "/src/global.rs", 2), ("__rust_alloc", "", 0)];
+    let call =
+        [("alloc", "/rustc/1/library/alloc/src/alloc.rs", 1), ("fill", "/app/src/fill.rs", 5), ("app::main", "", 9)];
+    let mut builder = Builder::new(GAP);
+    builder.sample(&[1, 2], [1; 6], &[]).name(1, &own).name(2, &call);
+    let mut raw = builder.finish();
+    trim::allocator_frames(&mut raw);
+    assert_eq!(functions(&Profile::new(&raw).unwrap(), 0), ["fill", "app::main"]);
+}
+
 fn error(bytes: &[u8]) -> String {
     let read = read::profile(bytes).and_then(|raw| Profile::new(&raw).map(drop));
     format!("{:#}", read.expect_err("this is no heap profile"))
