@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::profile::{Amount, Frame, Measure, Profile, Stack};
+use crate::table::innermost;
 
 /// A site in both profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,22 +34,23 @@ pub fn rebuilt(before: &Profile, after: &Profile) -> Vec<String> {
     files
 }
 
-/// All sites that changed: those that grew most first, those that shrank most last. Sites are the same if all their
-/// functions are, and their lines too unless a file was rebuilt.
-pub fn changes(before: &Profile, after: &Profile, measure: Measure) -> Vec<Change> {
+/// All sites that changed: those that grew most first, those that shrank most last. Sites are the same if their `depth`
+/// innermost functions are, and their lines too unless a file was rebuilt.
+pub fn changes(before: &Profile, after: &Profile, measure: Measure, depth: usize) -> Vec<Change> {
     let with_lines = rebuilt(before, after).is_empty();
     let mut sites: BTreeMap<Stack, Change> = BTreeMap::new();
     for (profile, is_after) in [(before, false), (after, true)] {
         for sample in &profile.samples {
-            let key = if with_lines { sample.stack.clone() } else { sample.stack.iter().map(without_line).collect() };
-            let change = sites.entry(key).or_insert_with(|| Change {
-                stack: sample.stack.clone(),
-                before: Amount::default(),
-                after: Amount::default(),
-            });
+            let stack = innermost(sample, depth);
+            let key = if with_lines { stack.clone() } else { stack.iter().map(without_line).collect() };
+            let nothing = Amount::default();
+            let change =
+                sites.entry(key).or_insert_with(|| Change { stack: Stack::new(), before: nothing, after: nothing });
+            if is_after || change.stack.is_empty() {
+                change.stack = stack;
+            }
             let amount = sample.amount(measure);
             if is_after {
-                change.stack.clone_from(&sample.stack);
                 change.after += amount;
             } else {
                 change.before += amount;

@@ -7,8 +7,8 @@ use crate::profile::{Amount, Measure, Profile, Sample, Stack};
 /// By which fact samples are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The whole stack.
-    Site,
+    /// So many frames of the stack, from the innermost on.
+    Site(usize),
     /// The innermost function.
     Function,
     /// The thread that allocated.
@@ -71,10 +71,15 @@ pub fn rows(profile: &Profile, measure: Measure, by: By) -> Vec<Row> {
     rows
 }
 
+/// So many frames of a sample's stack, from the innermost on.
+pub fn innermost(sample: &Sample, depth: usize) -> Stack {
+    sample.stack.iter().take(depth).cloned().collect()
+}
+
 fn key(sample: &Sample, by: By) -> Key {
     let word = |word: &Option<String>| word.clone().map_or(Key::None, Key::Word);
     match by {
-        By::Site => Key::Stack(sample.stack.clone()),
+        By::Site(depth) => Key::Stack(innermost(sample, depth)),
         By::Function => word(&sample.stack.first().map(|frame| frame.function.clone())),
         By::Thread => word(&sample.thread),
         By::Group => sample.group.map_or(Key::None, Key::Number),

@@ -67,7 +67,10 @@ fn rows_are_sums_by_each_fact() {
         rows.map(|row| (row.key, row.own.bytes, row.with_callees.bytes)).collect::<Vec<_>>()
     };
     let word = |text: &str| Key::Word(text.to_owned());
-    assert_eq!(rows(By::Site).iter().map(|row| row.1).collect::<Vec<_>>(), [1000, 900]);
+    assert_eq!(rows(By::Site(9)).iter().map(|row| row.1).collect::<Vec<_>>(), [1000, 900]);
+    let outer = |name: &str| builder().name(0x3001, &[(name, "", 0)]).finish();
+    let stacks = |depth| table::rows(&Profile::new(&outer("main")).unwrap(), Measure::Allocated, By::Site(depth));
+    assert_eq!((stacks(1).len(), stacks(0).len()), (2, 1));
     assert_eq!(
         rows(By::Function),
         [(word("program+0x2000"), 1000, 1000), (word("program+0x2500"), 900, 900), (word("program+0x3000"), 0, 1900)]
@@ -125,7 +128,7 @@ fn site_that_grew_most_is_first_and_one_that_shrank_is_last() {
         Profile::new(&builder.finish()).unwrap()
     };
     let (before, after) = (with([5000, 100, 900]), with([5100, 4000, 100]));
-    let changes = diff::changes(&before, &after, Measure::Live);
+    let changes = diff::changes(&before, &after, Measure::Live, 4);
     assert_eq!(changes.iter().map(diff::Change::growth).collect::<Vec<_>>(), [3900, 100, -800]);
     assert_eq!(changes[0].stack[0].function, "0x200");
 }
@@ -138,8 +141,8 @@ fn sites_of_a_rebuilt_program_are_compared_without_lines() {
         builder.name(0x100, &[("work", "work.c", line)]);
         Profile::new(&builder.finish()).unwrap()
     };
-    assert_eq!(diff::changes(&of("aa", 7), &of("aa", 8), Measure::Live).len(), 2);
-    assert_eq!(diff::changes(&of("aa", 7), &of("bb", 8), Measure::Live).len(), 0);
+    assert_eq!(diff::changes(&of("aa", 7), &of("aa", 8), Measure::Live, 4).len(), 2);
+    assert_eq!(diff::changes(&of("aa", 7), &of("bb", 8), Measure::Live, 4).len(), 0);
 }
 
 #[test]
@@ -232,10 +235,10 @@ fn use_all(bytes: &[u8]) -> bool {
     trim::allocator_frames(&mut raw);
     let Ok(profile) = Profile::new(&raw) else { return false };
     for measure in Measure::ALL {
-        for by in [By::Site, By::Function, By::Thread, By::Group, By::Region, By::Lifetime] {
+        for by in [By::Site(2), By::Function, By::Thread, By::Group, By::Region, By::Lifetime] {
             table::rows(&profile, measure, by);
         }
-        diff::changes(&profile, &profile, measure);
+        diff::changes(&profile, &profile, measure, 2);
         let _ = flame::write(&profile, measure, "", "", std::io::sink());
     }
     true

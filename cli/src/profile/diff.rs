@@ -15,9 +15,6 @@ use watch::units;
 use super::{Which, print, read, warn, words};
 use crate::failure::Failure;
 
-/// How many frames of a stack a row shows.
-const FRAMES: usize = 4;
-
 /// Compare two profiles: which call sites grew, most first, and which shrank
 #[derive(Args)]
 pub struct Diff {
@@ -33,6 +30,10 @@ pub struct Diff {
     /// How many call sites that grew to show, and how many that shrank
     #[arg(long, value_name = "N", default_value_t = 20)]
     rows: usize,
+
+    /// How many functions of each stack to show; stacks that agree in these are one call site
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    depth: u16,
 
     /// Print JSON
     #[arg(long)]
@@ -50,7 +51,7 @@ pub fn diff(request: &Diff) -> Result<ExitCode, Failure> {
         return Err(Failure::ours(format!("{file}: has no figures for {option}, as {} has", request.after.display())));
     }
     let rebuilt = diff::rebuilt(&before, &after);
-    let changes = diff::changes(&before, &after, measure);
+    let changes = diff::changes(&before, &after, measure, request.depth.into());
     let grown = changes.partition_point(|change| change.growth() >= 0);
     let shrunk = grown.max(changes.len().saturating_sub(request.rows));
     let shown: Vec<&Change> = changes[..grown.min(request.rows)].iter().chain(&changes[shrunk..]).collect();
@@ -108,7 +109,7 @@ fn sheet(shown: &[&Change], is_sure: impl Fn(&Change) -> Option<bool>) -> Sheet 
     for change in shown {
         let sign = if is_sure(change) == Some(false) { "~ " } else { "" };
         let [before, after] = [change.before, change.after].map(|amount| units::bytes(amount.bytes));
-        let stack = words::stack(&change.stack, FRAMES, "  from ").join("\n");
+        let stack = words::stack(&change.stack, "  from ").join("\n");
         sheet.add([format!("{sign}{}", signed(change.growth())), before, after, stack]);
     }
     sheet

@@ -14,9 +14,6 @@ use watch::units;
 use super::{Which, open, print, words};
 use crate::failure::Failure;
 
-/// How many frames of a stack are shown.
-const FRAMES: usize = 8;
-
 /// How the comment begins that says when the profile was taken, and its end for the program's exit.
 const AT: &str = "at: ";
 const EXIT: &str = "exit";
@@ -31,6 +28,10 @@ pub struct Leaks {
     #[arg(long, value_name = "N", default_value_t = 10)]
     rows: usize,
 
+    /// How many functions of each stack to show; stacks that agree in these are one call site
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
+    depth: u16,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -41,7 +42,7 @@ pub fn leaks(request: &Leaks) -> Result<ExitCode, Failure> {
     let (opened, profile) = open(&request.file)?;
     let live = Which { live: true, peak: false, allocated: false };
     let (measure, _) = live.of(&request.file, &profile, Measure::Live)?;
-    let rows = rows(&profile, measure, By::Site);
+    let rows = rows(&profile, measure, By::Site(request.depth.into()));
     let json = || {
         json!({
             "at": moment(&profile),
@@ -96,10 +97,7 @@ fn text(profile: &Profile, rows: &[Row], most: usize) -> String {
             };
         }
         let Key::Stack(stack) = &row.key else { continue };
-        words::stack(stack, FRAMES, "").iter().for_each(|line| text += &format!("\n    {line}"));
-        if stack.len() > FRAMES {
-            let _ = write!(text, "\n    and {} more", stack.len() - FRAMES);
-        }
+        words::stack(stack, "").iter().for_each(|line| text += &format!("\n    {line}"));
         text += "\n";
     }
     let left = rows[shown..].iter().fold(0_u64, |sum, row| sum.saturating_add(row.own.bytes));

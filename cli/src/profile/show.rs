@@ -13,9 +13,6 @@ use watch::units;
 use super::{Which, open, print, words};
 use crate::failure::Failure;
 
-/// How many frames of a stack a row shows.
-const FRAMES: usize = 4;
-
 /// Show bytes and blocks by call site
 #[derive(Args)]
 pub struct Show {
@@ -32,6 +29,10 @@ pub struct Show {
     /// How many rows to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     rows: usize,
+
+    /// How many functions of each stack to show; stacks that agree in these are one call site
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    depth: u16,
 
     /// Print JSON
     #[arg(long)]
@@ -56,9 +57,9 @@ enum By {
 }
 
 impl By {
-    fn fact(self) -> table::By {
+    fn fact(self, depth: u16) -> table::By {
         match self {
-            Self::Site => table::By::Site,
+            Self::Site => table::By::Site(depth.into()),
             Self::Function => table::By::Function,
             Self::Thread => table::By::Thread,
             Self::Group => table::By::Group,
@@ -84,7 +85,7 @@ pub fn show(request: &Show) -> Result<ExitCode, Failure> {
     let (opened, profile) = open(&request.file)?;
     let usual = if request.by == By::Lifetime { Measure::Allocated } else { Measure::Live };
     let (measure, note) = request.which.of(&request.file, &profile, usual)?;
-    let rows = table::rows(&profile, measure, request.by.fact());
+    let rows = table::rows(&profile, measure, request.by.fact(request.depth));
     let json = || {
         json!({
             "measure": words::option(measure).trim_start_matches('-'),
@@ -129,7 +130,7 @@ fn sheet(profile: &Profile, measure: Measure, by: By, rows: &[Row]) -> Sheet {
             cells.extend([units::bytes(bytes), words::percent(bytes, whole)]);
         }
         cells.push(match &row.key {
-            Key::Stack(stack) => words::stack(stack, FRAMES, "  from ").join("\n"),
+            Key::Stack(stack) => words::stack(stack, "  from ").join("\n"),
             Key::Word(word) => words::name(word),
             Key::Number(number) => number.to_string(),
             Key::Lifetime(ns) => units::duration(*ns),

@@ -85,8 +85,8 @@ pub fn name(function: &str) -> String {
     }
 }
 
-/// The first frames of a stack, a line each.
-pub fn stack(frames: &[impl AsRef<Frame>], most: usize, before_callers: &str) -> Vec<String> {
+/// The frames of a stack, a line each.
+pub fn stack(frames: &[impl AsRef<Frame>], before_callers: &str) -> Vec<String> {
     let line = |(depth, of): (usize, &Frame)| match depth {
         0 => frame(of),
         _ => format!("{before_callers}{}", frame(of)),
@@ -94,7 +94,7 @@ pub fn stack(frames: &[impl AsRef<Frame>], most: usize, before_callers: &str) ->
     if frames.is_empty() {
         return vec!["(unknown)".to_owned()];
     }
-    frames.iter().map(AsRef::as_ref).take(most).enumerate().map(line).collect()
+    frames.iter().map(AsRef::as_ref).enumerate().map(line).collect()
 }
 
 /// A stack for programs.
