@@ -22,6 +22,7 @@ mod library;
 mod merge;
 mod places;
 mod probe;
+mod profile;
 mod program;
 mod run;
 mod settings;
@@ -63,6 +64,7 @@ enum Action {
     Top(stat::Top),
     Stat(stat::Stat),
     Slabinfo(stat::Slabinfo),
+    Profile(profile::Request),
     Lab(lab::Lab),
     Workload(Workload),
 }
@@ -147,6 +149,7 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Action::Top(request)) => stat::top(&request),
         Some(Action::Stat(request)) => stat::stat(&request),
         Some(Action::Slabinfo(request)) => stat::slabinfo(&request),
+        Some(Action::Profile(request)) => profile::profile(&request),
         Some(Action::Workload(Workload { words })) => Ok(workload(words.into_iter().peekable()).unwrap_or_default()),
     }
 }

@@ -13,8 +13,8 @@ fn done(words: &str) -> Output {
 
 #[test]
 fn help_is_as_it_was() {
-    let screens =
-        ["--help", "run --help", "lab list"].map(|of| format!("$ commensal {of}\n{}\n", text(&done(of).stdout)));
+    let screens = ["--help", "run --help", "lab list", "profile --help", "profile show --help"]
+        .map(|of| format!("$ commensal {of}\n{}\n", text(&done(of).stdout)));
     insta::assert_snapshot!(screens.concat());
 }
 
@@ -70,6 +70,13 @@ fn bad_usage_is_one_line_and_status_2() {
         "stat --json --prometheus 9464",
         "stat --prometheus here",
         "slabinfo",
+        "profile",
+        "profile shwo a",
+        "profile show",
+        "profile show a --by sites",
+        "profile show a --live --peak",
+        "profile flame a",
+        "profile diff a",
         "top --delay 0",
         "top --delay soon",
         "top --once --delay 2",

@@ -125,7 +125,9 @@ pub const fn narrowest(of_operation: &[Mode], own: &[Mode]) -> Option<Mode> {
 #[macro_export]
 macro_rules! tests {
     ($all:ident, $pass:ident, $find:ident) => {
-        $crate::tests! { $all $pass $find slot kick sync thread vm publication sandbox clock process root fault code stack }
+        $crate::tests! {
+            $all $pass $find slot kick sync thread vm publication sandbox clock process root fault code stack
+        }
     };
     ($all:ident $pass:ident $find:ident $($module:ident)*) => {
         $crate::tests! { by_ids, BY_IDS, $all, $pass, false, $($module)* }

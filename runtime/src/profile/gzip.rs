@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn blocks_hold_what_was_put() {
-        let text = (0..20_000_u32).map(|number| (number * number >> 7) as u8).collect::<Vec<_>>();
+        let text = (0..20_000_u32).map(|number| ((number * number) >> 7) as u8).collect::<Vec<_>>();
         for lengths in [&[20_000][..], &[1, 4095, 1, 4096, 4097], &[0], &[3; 3000]] {
             let (mut packed, mut expected) = (Vec::new(), Vec::new());
             let mut sink = |bytes: &[u8]| {
