@@ -70,7 +70,7 @@ struct Symbols {
 #[derive(Args)]
 #[group(multiple = false)]
 struct Which {
-    /// Blocks that were live when the profile was taken (the default)
+    /// Blocks that were live when the profile was taken; the default, unless it was at exit
     #[arg(long)]
     live: bool,
 
@@ -89,9 +89,9 @@ impl Which {
         flags.into_iter().find_map(|(is_set, measure)| is_set.then_some(measure))
     }
 
-    /// The measure that is asked for. If none is, the first of which there is something, and a note if that is not
-    /// `usual`.
-    fn of(&self, file: &Path, profile: &Profile, usual: Measure) -> Result<(Measure, Option<String>), Failure> {
+    /// The measure that is asked for. If none is, `usual` or the one that the profiler says, else the
+    /// first of which there is something, and a note.
+    fn of(&self, file: &Path, profile: &Profile, usual: Option<Measure>) -> Result<(Measure, Option<String>), Failure> {
         if let Some(asked) = self.asked() {
             if profile.measures.contains(&asked) {
                 return Ok((asked, None));
@@ -104,6 +104,7 @@ impl Which {
                 has.join(", ")
             )));
         }
+        let usual = usual.or(profile.first).unwrap_or(Measure::Live);
         if profile.measures.contains(&usual) && profile.total(usual).bytes > 0 {
             return Ok((usual, None));
         }
@@ -146,7 +147,7 @@ fn warn<'a>(warnings: impl IntoIterator<Item = &'a String>) {
 
 fn flame(request: &Flame) -> Result<ExitCode, Failure> {
     let (_, profile) = open(&request.file)?;
-    let (measure, note) = request.which.of(&request.file, &profile, Measure::Live)?;
+    let (measure, note) = request.which.of(&request.file, &profile, None)?;
     note.iter().for_each(|note| eprintln!("commensal: {note}"));
     let title = format!("Memory of {}: {}", words::program(&profile), measure.word());
     let mut svg = Vec::new();

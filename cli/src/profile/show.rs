@@ -83,7 +83,7 @@ impl By {
 /// Shows a table.
 pub fn show(request: &Show) -> Result<ExitCode, Failure> {
     let (opened, profile) = open(&request.file)?;
-    let usual = if request.by == By::Lifetime { Measure::Allocated } else { Measure::Live };
+    let usual = (request.by == By::Lifetime).then_some(Measure::Allocated);
     let (measure, note) = request.which.of(&request.file, &profile, usual)?;
     let rows = table::rows(&profile, measure, request.by.fact(request.depth));
     let json = || {
@@ -132,7 +132,6 @@ fn sheet(profile: &Profile, measure: Measure, by: By, rows: &[Row]) -> Sheet {
         cells.push(match &row.key {
             Key::Stack(stack) => words::stack(stack, "  from ").join("\n"),
             Key::Word(word) => words::name(word),
-            Key::Number(number) => number.to_string(),
             Key::Lifetime(ns) => units::duration(*ns),
             Key::None if by == By::Lifetime => "not freed".to_owned(),
             Key::None => "(none)".to_owned(),
@@ -150,7 +149,6 @@ fn row_json(row: &Row, by: By) -> Value {
     let (name, value) = match &row.key {
         Key::Stack(stack) => ("stack", words::stack_json(stack)),
         Key::Word(word) => (by.heading(), json!(word)),
-        Key::Number(number) => (by.heading(), json!(number)),
         Key::Lifetime(ns) => ("most_lifetime_ns", json!(ns)),
         Key::None if by == By::Lifetime => ("most_lifetime_ns", Value::Null),
         Key::None => (by.heading(), Value::Null),

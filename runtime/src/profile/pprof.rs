@@ -163,7 +163,7 @@ impl Writer<'_> {
             .number(14, if first == Shown::Live { text("inuse_space") } else { text("peak_space") });
         if lost() > 0 {
             let mut line = Line::new();
-            let _ = write!(line, "samples lost: {}", lost());
+            let _ = write!(line, "lost samples: {}", lost());
             let comment = self.text(line.as_bytes());
             rest.number(13, comment);
         }

@@ -117,14 +117,11 @@ impl Profile {
         let rows = unsafe { self.rows.load(Ordering::Acquire).as_ref() };
         let count = rows.map_or(0, |rows| stack::capture(rows, &mut frames));
         let (known, from_only) = (&frames[..count], if from == 0 { &[][..] } else { &[from] });
-        match known.iter().position(|&frame| frame == from) {
-            Some(start) => work(&known[start..]),
-            None => {
-                let own = stack::code_of_malloc();
-                let start = known.iter().position(|frame| !own.contains(frame)).unwrap_or(count);
-                work(if start < count { &known[start..] } else { from_only })
-            }
-        }
+        let known = &known[known.iter().position(|&frame| frame == from).unwrap_or(0)..];
+        // `calloc` calls other functions of the library.
+        let own = stack::code_of_malloc();
+        let start = known.iter().position(|frame| !own.contains(frame));
+        work(start.map_or(from_only, |start| &known[start..]));
     }
 
     /// The same as [`born`], at a stack.
