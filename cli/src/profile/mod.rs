@@ -4,6 +4,7 @@
 
 mod diff;
 mod leaks;
+mod running;
 mod show;
 mod words;
 
@@ -26,10 +27,17 @@ use crate::places;
 /// Reads profiles of the library, and those of other profilers in pprof's format. Functions and lines are found in the
 /// program's files, which must be the same as when it ran.
 #[derive(Args)]
-#[command(arg_required_else_help = false)]
+#[command(
+    arg_required_else_help = false,
+    args_conflicts_with_subcommands = true,
+    override_usage = "commensal profile <PID> [OPTIONS]\n       commensal profile show|flame|diff|leaks|symbols [OPTIONS] <FILE>..."
+)]
 pub struct Request {
+    #[command(flatten)]
+    running: running::Running,
+
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Subcommand)]
@@ -117,11 +125,12 @@ impl Which {
 /// Does what is asked.
 pub fn profile(request: &Request) -> Result<ExitCode, Failure> {
     match &request.verb {
-        Verb::Show(request) => show::show(request),
-        Verb::Flame(request) => flame(request),
-        Verb::Diff(request) => diff::diff(request),
-        Verb::Leaks(request) => leaks::leaks(request),
-        Verb::Symbols(request) => symbols(request),
+        None => running::running(&request.running),
+        Some(Verb::Show(request)) => show::show(request),
+        Some(Verb::Flame(request)) => flame(request),
+        Some(Verb::Diff(request)) => diff::diff(request),
+        Some(Verb::Leaks(request)) => leaks::leaks(request),
+        Some(Verb::Symbols(request)) => symbols(request),
     }
 }
 
