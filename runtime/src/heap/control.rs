@@ -13,7 +13,7 @@
 
 use crate::caches::{Untunable, heap};
 use crate::layout::{HeaderWord, header};
-use crate::profile::{self, Shown};
+use crate::profile::{self, At};
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
@@ -149,7 +149,7 @@ fn write_profile(page: &Page, room: usize) -> bool {
             used += bytes.len();
             true
         },
-        Shown::Live,
+        At::Run,
     );
     page.bytes.store(used as u32, Ordering::Relaxed);
     is_written && used <= room

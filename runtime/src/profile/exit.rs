@@ -1,6 +1,6 @@
 //! Settings of the profile, and its file at exit.
 
-use super::pprof::{Shown, write};
+use super::pprof::{At, write};
 use super::reading::place;
 use super::sampling::start;
 use super::state::PLACE;
@@ -62,7 +62,7 @@ fn write_to(path: &CStr) -> Result<(), i32> {
     let file = File::create(path)?;
     let mut error = 0;
     let mut to = |bytes: &[u8]| file::write(file.descriptor(), bytes).map_err(|number| error = number).is_ok();
-    let is_whole = write(&mut to, Shown::Peak);
+    let is_whole = write(&mut to, At::Exit);
     if is_whole { Ok(()) } else { Err(error) }
 }
 

@@ -24,7 +24,7 @@ mod table;
 
 pub(crate) use exit::begin;
 pub use gzip::Sink;
-pub use pprof::{Shown, write};
+pub use pprof::{At, write};
 pub use reading::{Reading, lost, place, sites};
 pub use region::{Region, Within};
 pub(crate) use sampling::{Caller, count_objects, died, draw, resized, sample, tag_of};

@@ -34,13 +34,13 @@ const fn text(wanted: &str) -> u64 {
 /// Longest line of `/proc/self/maps`: some numbers and a path.
 const LINE: usize = 4096 + 128;
 
-/// Figures that readers show first.
+/// The moment of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// Figures of live blocks.
-    Live,
-    /// Figures of blocks that were live when most bytes were.
-    Peak,
+pub enum At {
+    /// The program goes on. Readers show first what is live.
+    Run,
+    /// It ends. Readers show first what was live at the peak.
+    Exit,
 }
 
 /// Memory that a writer needs. All-zero memory is valid.
@@ -50,17 +50,16 @@ struct Scratch {
     is_mapped: [u64; PLACES / 64],
 }
 
-/// Writes the profile; readers show first what is live, or what was at the peak. False: there is no memory for it, or
-/// something could not be written.
+/// Writes the profile. False: there is no memory for it, or something could not be written.
 ///
 /// Other threads go on meanwhile, and wait at most as long as it takes to read one site.
-pub fn write(to: Sink<'_>, first: Shown) -> bool {
+pub fn write(to: Sink<'_>, at: At) -> bool {
     let bytes = size_of::<Scratch>().next_multiple_of(vm::PAGE);
     let Some(memory) = vm::reserve(core::ptr::null_mut(), bytes, vm::Access::ReadWrite) else { return false };
     // SAFETY: fresh zeroes, which are valid, and only ours.
     let scratch = unsafe { &mut *memory.cast::<Scratch>() };
     let mut profile = Writer { out: Gzip::new(to), texts: 0 };
-    profile.head(first);
+    profile.head(at);
     sites().for_each(|site| profile.site(&site));
     profile.mappings(scratch);
     let is_whole = profile.out.finish();
@@ -143,7 +142,7 @@ impl Writer<'_> {
         self.texts - 1
     }
 
-    fn head(&mut self, first: Shown) {
+    fn head(&mut self, at: At) {
         const PERIOD_TYPE: u64 = 11;
         TEXTS.iter().for_each(|text| _ = self.text(text.as_bytes()));
         let typed = |kind, unit| {
@@ -159,8 +158,11 @@ impl Writer<'_> {
         }
         self.put(PERIOD_TYPE, &typed("space", "bytes"));
         let mut rest = Message::new();
-        rest.number(12, mean_gap())
-            .number(14, if first == Shown::Live { text("inuse_space") } else { text("peak_space") });
+        rest.number(12, mean_gap()).number(14, if at == At::Run { text("inuse_space") } else { text("peak_space") });
+        if at == At::Exit {
+            let comment = self.text(b"at: exit");
+            rest.number(13, comment);
+        }
         if lost() > 0 {
             let mut line = Line::new();
             let _ = write!(line, "lost samples: {}", lost());
