@@ -238,3 +238,72 @@ fn bad_files_are_refused_before_the_program_runs() {
     assert_eq!(done.status.code(), Some(3), "{done:?}");
     assert_contains(&text(&done.stderr), &["commensal: the heap profile cannot be written (error 2) to ", "gone/heap"]);
 }
+
+const INTERFACE: &str = r#"
+#include <assert.h>
+#include <commensal.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define SITE __attribute__((noinline))
+static void *kept[100000];
+static int count;
+SITE void fill(int blocks, size_t bytes) { while (blocks-- > 0) kept[count++] = malloc(bytes); __asm__(""); }
+static void profile(const char *path) {
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert(cm_profile_write(file) == 0 && close(file) == 0);
+}
+int main(void) {
+    profile("empty");
+    fill(1000, 1000);
+    uint32_t parse = cm_profile_region("parse"), sort = cm_profile_region("sort");
+    assert(parse && sort && parse != sort && parse == cm_profile_region("parse") && cm_profile_region("") == 0);
+    assert(cm_profile_start(1) == 0);
+    assert(cm_profile_enter(parse) == 0);
+    fill(2000, 1000);
+    assert(cm_profile_enter(sort) == parse);
+    fill(3000, 1000);
+    assert(cm_profile_enter(parse) == sort);
+    fill(10, 100000);
+    assert(cm_profile_enter(0) == parse);
+    profile("running");
+    cm_profile_stop();
+    fill(1000, 1000);
+    for (int i = 0; i < 5000; i++) free(kept[i]);
+    profile("stopped");
+    assert(cm_profile_start(0) == 0);
+    assert(cm_profile_write(-1) == -1 && errno == EBADF);
+    int full = open("/dev/full", O_WRONLY);
+    assert(cm_profile_write(full) == -1 && errno == ENOSPC);
+}
+"#;
+
+/// With a mean of one byte each block is sampled, so figures are exact.
+#[test]
+fn program_profiles_itself_by_regions() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("interface");
+    let library = common::library();
+    let header = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../malloc/include");
+    let path = format!("-Wl,-rpath,{}", library.parent().unwrap().display());
+    compile(
+        INTERFACE,
+        &program,
+        &["-O1", "-g", "-fno-builtin", header, "-Wl,--no-as-needed", library.to_str().unwrap(), &path],
+    );
+    succeeds(Command::new(&program).current_dir(folder.path()));
+    let regions = |name: &str| {
+        let shown = json(&["show", folder.path().join(name).to_str().unwrap(), "--live", "--by", "region"]);
+        let rows = shown["rows"].as_array().unwrap().clone();
+        let bytes = |region: &str| {
+            let row = rows.iter().find(|row| row["region"] == region);
+            row.map(|row| (row["bytes"].as_u64().unwrap(), row["blocks"].as_u64().unwrap()))
+        };
+        ["parse", "sort"].map(bytes)
+    };
+    assert_eq!(regions("running"), [Some((3_000_000, 2010)), Some((3_000_000, 3000))]);
+    assert_eq!(regions("stopped"), [Some((1_000_000, 10)), Some((1_000_000, 1000))]);
+    let empty = json(&["show", folder.path().join("empty").to_str().unwrap(), "--live"]);
+    assert_eq!(empty["bytes"], 0);
+}

@@ -391,6 +391,12 @@ pub fn out_of_memory() -> *mut u8 {
     null_mut()
 }
 
+/// Sets `errno` to a number.
+#[cold]
+pub fn fail(number: i32) {
+    process::set_error_number(number);
+}
+
 /// Sets EINVAL, and returns null.
 #[cold]
 pub fn invalid() -> *mut u8 {

@@ -10,7 +10,7 @@ use crate::settings::{self, ALL_PROCESSES, Key, LONGEST_PATH};
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 use machine::file::{self, File};
-use machine::process;
+use machine::process::{self, Error};
 
 const PROFILE: Key = Key::of("profile");
 const GAP: Key = Key::of("profile.gap_kib");
@@ -49,7 +49,8 @@ extern "C" fn write_file() {
         return;
     }
     let path = Path::of(pattern, process::id(), is_own);
-    if let Err(number) = path.as_c().map_or(Err(0), write_to) {
+    let written = path.as_c().map_or(Err(0), |path| write_to(File::create(path)?.descriptor(), At::Exit));
+    if let Err(number) = written {
         let mut line = Line::new();
         let _ = write!(line, "commensal: the heap profile cannot be written (error {number}) to ");
         process::complain(line.as_bytes());
@@ -58,11 +59,13 @@ extern "C" fn write_file() {
     }
 }
 
-fn write_to(path: &CStr) -> Result<(), i32> {
-    let file = File::create(path)?;
-    let mut error = 0;
-    let mut to = |bytes: &[u8]| file::write(file.descriptor(), bytes).map_err(|number| error = number).is_ok();
-    let is_whole = write(&mut to, At::Exit);
+/// Writes the profile to a descriptor. Error: a number of `errno`; a part may have been written.
+///
+/// As [`write`].
+pub fn write_to(descriptor: i32, at: At) -> Result<(), i32> {
+    let mut error = Error::OutOfMemory as i32;
+    let mut to = |bytes: &[u8]| file::write(descriptor, bytes).map_err(|number| error = number).is_ok();
+    let is_whole = write(&mut to, at);
     if is_whole { Ok(()) } else { Err(error) }
 }
 

@@ -23,10 +23,11 @@ mod state;
 mod table;
 
 pub(crate) use exit::begin;
+pub use exit::write_to;
 pub use gzip::Sink;
 pub use pprof::{At, write};
 pub use reading::{Reading, lost, place, sites};
 pub use region::{Region, Within};
 pub(crate) use sampling::{Caller, count_objects, died, draw, resized, sample, tag_of};
-pub use sampling::{is_on, start, stop};
+pub use sampling::{MEAN_GAP, is_on, start, stop};
 pub use table::{DEPTH, Figures, LIFETIMES, Labels, NAME, Site};
