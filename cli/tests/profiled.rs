@@ -4,8 +4,11 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::watched::{Watched, eventually};
 use common::{assert_contains, commensal, commensal_does, compile, succeeds, text};
@@ -142,6 +145,36 @@ fn running_program_shows_its_profile() {
     });
     assert_eq!(shown["rows"][0]["stack"][0]["function"], "large_blocks");
     assert_eq!(shown["measure"], "live");
+    // The same over HTTP, as pprof asks for it.
+    let mut server = commensal();
+    let mut server = Watched::start(server.args(["stat", "--prometheus", "0"]).stderr(Stdio::piped()));
+    let mut line = String::new();
+    BufReader::new(server.stderr()).read_line(&mut line).unwrap();
+    let at = line.trim_start_matches("commensal: serving http://").split('/').next().unwrap();
+    let mut stream = TcpStream::connect(at).unwrap();
+    write!(stream, "GET /debug/pprof/heap?pid={pid} HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let body = answer.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
+    let served = profiles::of_bytes(&answer[body..]).unwrap().profile().unwrap();
+    assert!(served.samples.iter().any(|sample| sample.stack[0].function == "large_blocks"));
+    running.finish();
+    // It can be told to begin, and to stop.
+    let conf = ["run", "--", &program, "wait"];
+    let mut running = Watched::when_ready(commensal().args(conf));
+    let pid = running.pid().to_string();
+    let none = commensal_does(&["profile", &pid]);
+    assert_contains(&text(&none.stderr), &["has no samples; commensal profile", "--start begins to sample"]);
+    succeeds(commensal().args(["profile", &pid, "--start", "--gap", "1"]));
+    eventually("it samples", || {
+        let shown = json(&[&pid, "--allocated", "--depth", "1"]);
+        (shown["rows"][0]["stack"][0]["function"] == "large_and_free").then_some(())
+    });
+    succeeds(commensal().args(["profile", &pid, "--stop"]));
+    let bytes = || json(&[&pid, "--allocated"])["bytes"].as_u64();
+    let before = bytes();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(bytes(), before);
     running.finish();
 }
 
