@@ -830,13 +830,13 @@ size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_
 
 /* ---- Heap profile ----
  *
- * Which call sites allocate and hold memory, from samples. `commensal profile` and pprof read it. Programs that do
+ * It tells the call sites that allocate and hold memory, from samples. `commensal profile` and pprof read it. Programs that do
  * nothing of this can be profiled as well: by `commensal run --profile`, by the settings `profile` and `profile.file`,
  * and, while they run, by `commensal profile PID`.
  */
 
 /// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: 524,288,
-/// which costs at most a percent of a program's time. What was sampled before stays in the profile.
+/// which costs at most a percent of a program's time. Earlier samples stay in the profile.
 ///
 /// Returns 0; or -1 with ENOMEM, and nothing has changed.
 ///

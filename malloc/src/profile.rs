@@ -5,7 +5,7 @@ use commensal::profile::{self, Region};
 use core::ffi::{CStr, c_char, c_int};
 
 /// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: 524,288,
-/// which costs at most a percent of a program's time. What was sampled before stays in the profile.
+/// which costs at most a percent of a program's time. Earlier samples stay in the profile.
 ///
 /// Returns 0; or -1 with ENOMEM, and nothing has changed.
 ///

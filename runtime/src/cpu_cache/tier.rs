@@ -104,8 +104,8 @@ impl CpuCaches {
         self.hook.is_polled.load(Relaxed)
     }
 
-    /// Polls for requests, and writes the statistics page if due, for a thread that reaches no slow path and holds no lock;
-    /// `rest` says if it is about to rest.
+    /// Polls for requests, and writes the statistics page if due, for a thread that reaches no slow path and holds no
+    /// lock; `rest` says if it is about to rest.
     pub fn visit_observers(&self, rest: Rest) {
         if self.is_polled() {
             (crate::UPCALLS.poll)();

@@ -51,8 +51,8 @@ pub const TUNE: u32 = 0;
 /// Request: write the heap profile behind the page, where the file has room for `limit` bytes. The outcome is 1 if it
 /// fits, else 0. `bytes` says in each case how long it is.
 pub const PROFILE: u32 = 1;
-/// Request: sample with a mean gap of `limit` KiB from now on, or not at all if that is 0. The outcome is 1, or 0 if there
-/// is no memory.
+/// Request: sample with a mean gap of `limit` KiB from now on, or not at all if that is 0. The outcome is 1, or 0 if
+/// there is no memory.
 pub const SAMPLE: u32 = 2;
 /// Most bytes of a profile that a page can take.
 pub const ROOM: usize = 16 << 20;
