@@ -376,6 +376,7 @@ pub fn examine_at_exit() {
 /// The hook of the slow paths: does what is due; see [`crate::upcalls::Upcalls`].
 pub(crate) fn maintain(visit: Visit) {
     control::poll();
+    profile::follow_tracer();
     if visit.upkeep_is_due {
         upkeep::maintain(visit.slot, visit.from);
     }

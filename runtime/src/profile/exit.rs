@@ -13,7 +13,7 @@ use machine::file::{self, File};
 use machine::process::{self, Error};
 
 const PROFILE: Key = Key::of("profile");
-const GAP: Key = Key::of("profile.gap_kib");
+pub(super) const GAP: Key = Key::of("profile.gap_kib");
 const FILE: Key = Key::of("profile.file");
 
 /// Begins to sample if the settings say so. Error: there is no memory.

@@ -21,6 +21,7 @@ mod region;
 mod sampling;
 mod state;
 mod table;
+mod tracer;
 
 pub(crate) use exit::begin;
 pub use exit::write_to;
@@ -31,3 +32,4 @@ pub use region::{Region, Within};
 pub(crate) use sampling::{Caller, count_objects, died, draw, resized, sample, tag_of};
 pub use sampling::{MEAN_GAP, is_on, start, stop};
 pub use table::{DEPTH, Figures, LIFETIMES, Labels, NAME, Site};
+pub(crate) use tracer::follow_tracer;

@@ -7,7 +7,7 @@ use crate::central::CacheRef;
 use crate::cpu_cache::{Claim, Gap, mean_gap};
 use core::ptr::{with_exposed_provenance_mut, without_provenance_mut};
 use machine::sync::Ordering;
-use machine::{clock, process, slot, stack, thread};
+use machine::{clock, probe, process, slot, stack, thread};
 
 /// The usual mean gap in bytes: the default of `profile.gap_kib`.
 pub const MEAN_GAP: u64 = 512 << 10;
@@ -17,6 +17,15 @@ pub const MEAN_GAP: u64 = 512 << 10;
 ///
 /// Not for signal handlers. Safe after fork. Takes some microseconds, and 10 MiB of address space the first time.
 pub fn start(mean: u64) -> bool {
+    let is_ready = begin_sampling(mean);
+    if let Some(profile) = known_at(&PLACE) {
+        profile.is_followed.store(false, Ordering::Relaxed);
+    }
+    is_ready
+}
+
+/// [`start`], for the program or for a tracer.
+pub(super) fn begin_sampling(mean: u64) -> bool {
     if !enter() {
         return false;
     }
@@ -29,7 +38,7 @@ pub fn start(mean: u64) -> bool {
     is_ready
 }
 
-/// Stops sampling. Blocks that were sampled are told as live until they are freed.
+/// Stops sampling, until a tracer asks for samples. Blocks that were sampled are told as live until they are freed.
 pub fn stop() {
     if is_on() {
         heap().cpu.begin_sampling(0);
@@ -147,7 +156,10 @@ impl Profile {
         self.tag_place(index).store(page_heap.tag(block).expose_provenance(), Ordering::Relaxed);
         heap().note_tags();
         // SAFETY: the block is the caller's.
-        if !unsafe { page_heap.set_tag(block, without_provenance_mut(index as usize * 2 + 1)) } {
+        if unsafe { page_heap.set_tag(block, without_provenance_mut(index as usize * 2 + 1)) } {
+            // Only of a block whose free will be told, so that tracers do not see leaks that are none.
+            probe::allocated(block, bytes, (figures.bytes + 0.5) as u64);
+        } else {
             self.forget(index);
         }
     }
@@ -158,6 +170,7 @@ pub(crate) fn died(block: *mut u8) {
     let Some(profile) = known_at(&PLACE) else { return };
     let page_heap = heap().page_heap();
     let Some(index) = index_of(page_heap.tag(block)) else { return };
+    probe::freed(block);
     let before = with_exposed_provenance_mut(profile.tag_place(index).load(Ordering::Relaxed));
     // SAFETY: the block is the caller's, and had a tag already.
     unsafe { page_heap.set_tag(block, before) };

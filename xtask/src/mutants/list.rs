@@ -59,7 +59,7 @@ mutants! {
         "a gap starts anew at each magazine" by "sampled heap"
         - "let word = if old == 0 { self.draw() } else { old };"
         + "let word = if old == 0 || most > 1 { self.draw() } else { old };"
-    in "runtime/src/profile/mod.rs":
+    in "runtime/src/profile/sampling.rs":
         "the profile counts a sample twice" by "sampled heap"
         - "let site = tables.allocated(stack, labels, figures)?;"
         + "let site = tables.allocated(stack, labels, figures).and(tables.allocated(stack, labels, figures))?;"
