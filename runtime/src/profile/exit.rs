@@ -80,26 +80,27 @@ impl Path {
     fn of(pattern: &[u8], process: u32, is_own: bool) -> Self {
         let mut path = Path { text: [0; _], used: 0 };
         let place = pattern.windows(2).position(|two| two == b"%p");
-        path.put(&pattern[..place.unwrap_or(pattern.len())]);
+        path.put(place.and_then(|place| pattern.get(..place)).unwrap_or(pattern));
         let _ = match place {
             Some(_) => write!(path, "{process}"),
             None if !is_own => write!(path, ".{process}"),
             None => Ok(()),
         };
-        path.put(place.map_or(&[], |place| &pattern[place + 2..]));
+        path.put(place.and_then(|place| pattern.get(place + 2..)).unwrap_or(&[]));
         path
     }
 
     /// Drops what has no room.
     fn put(&mut self, bytes: &[u8]) {
-        let room = self.text.len() - 1 - self.used;
-        let bytes = &bytes[..bytes.len().min(room)];
-        self.text[self.used..][..bytes.len()].copy_from_slice(bytes);
-        self.used += bytes.len();
+        let end = self.text.len() - 1;
+        for (to, &from) in self.text.iter_mut().take(end).skip(self.used).zip(bytes) {
+            *to = from;
+            self.used += 1;
+        }
     }
 
     fn as_bytes(&self) -> &[u8] {
-        &self.text[..self.used]
+        self.text.get(..self.used).unwrap_or(&[])
     }
 
     fn as_c(&self) -> Option<&CStr> {
