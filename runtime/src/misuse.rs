@@ -82,15 +82,21 @@ pub(crate) fn report(found: Found, call: Call, address: *mut u8) {
 /// Counts a finding and has it told. Aborts, unless `misuse:report` lets the program go on.
 #[cold]
 pub(crate) fn finding(tell: impl FnOnce()) {
+    finding_of_fault(tell);
+    if !MISUSE.is("report") {
+        process::die()
+    }
+}
+
+/// Counts a finding and has it told, where the program's own action for a fault decides what follows.
+#[cold]
+pub(crate) fn finding_of_fault(tell: impl FnOnce()) {
     let goes_on = MISUSE.is("report");
     // Relaxed: an independent number.
     match count().fetch_add(1, Ordering::Relaxed) {
         MOST_TOLD if goes_on => say(format_args!("commensal: {MOST_TOLD} misuses were told; more are only counted")),
         number if goes_on && number > MOST_TOLD => {}
         _ => tell(),
-    }
-    if !goes_on {
-        process::die()
     }
 }
 

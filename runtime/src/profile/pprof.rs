@@ -9,7 +9,7 @@ use super::gzip::{Gzip, Sink};
 use super::reading::{Reading, lost, place, sites};
 use super::region;
 use super::table::{Figures, LIFETIMES, PLACES, longest_of};
-use crate::cpu_cache::mean_gap;
+use crate::cpu_cache::means;
 use crate::misuse::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -159,7 +159,7 @@ impl Writer<'_> {
         }
         self.put(PERIOD_TYPE, &typed("space", "bytes"));
         let mut rest = Message::new();
-        rest.number(12, mean_gap())
+        rest.number(12, means().profile)
             .number(14, if first == Shown::Live { text("inuse_space") } else { text("peak_space") });
         if lost() > 0 {
             let mut line = Line::new();
