@@ -11,12 +11,14 @@ const OWN: usize = 16;
 /// one outside of the library. In a program that has no library, they begin with our own functions.
 ///
 /// Allocates nothing and takes no lock. `rows` keeps what is found; none: only `from` is known.
-pub(crate) fn calls<R>(rows: Option<&Rows>, from: usize, work: impl FnOnce(&[usize]) -> R) -> R {
+#[cold]
+#[inline(never)]
+pub(crate) fn calls(rows: Option<&Rows>, from: usize, work: &mut dyn FnMut(&[usize])) {
     let mut frames = [0; DEPTH + OWN];
     let count = rows.map_or(0, |rows| stack::capture(rows, &mut frames));
     let (known, from_only) = (&frames[..count], if from == 0 { &[][..] } else { &[from] });
     let own = stack::code_of_malloc();
     let start = known.iter().position(|&frame| frame == from && !own.contains(&frame));
     let start = start.or_else(|| known.iter().position(|frame| !own.contains(frame)));
-    work(start.map_or(from_only, |start| &known[start..]))
+    work(start.map_or(from_only, |start| &known[start..]));
 }

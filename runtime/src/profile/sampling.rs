@@ -115,7 +115,7 @@ fn born(block: Option<*mut u8>, bytes: usize, probability: f64, caller: Caller<'
     let labels = Labels::of(process::thread_name(), caller.group, thread::region());
     // SAFETY: null, or memory that stays.
     let rows = unsafe { profile.rows.load(Ordering::Acquire).as_ref() };
-    calls(rows, caller.from, |stack| profile.born_at(stack, labels, block, bytes, probability));
+    calls(rows, caller.from, &mut |stack| profile.born_at(stack, labels, block, bytes, probability));
 }
 
 impl Profile {

@@ -12,6 +12,7 @@ use crate::caches::heap::{heap, known_at};
 use crate::layout::{HeaderWord, header};
 use crate::page_heap::{PAGE, guarded};
 use core::ptr::null_mut;
+use machine::clock;
 use machine::stack::Rows;
 use machine::sync::{AtomicPtr, AtomicU64, Ordering};
 use machine::vm::{self, Closed};
@@ -32,6 +33,9 @@ const POOL: HeaderWord<AtomicPtr<Pool>> = unsafe { HeaderWord::at(header::GUARD)
 pub struct Pool {
     pages: AtomicPtr<Page>,
     turn: AtomicU64,
+    /// Least time between two guarded blocks, and when the last one came.
+    pub least_ns: AtomicU64,
+    last_ns: AtomicU64,
     pub rows: Rows,
     places: [Place; PLACES],
 }
@@ -82,8 +86,13 @@ impl Pool {
         self.pages.load(Ordering::Relaxed).wrapping_add(2 * place).cast()
     }
 
-    /// A place with an open page, which is the caller's. None: all are in use, or the kernel refuses.
+    /// A place with an open page, which is the caller's. None: not so soon, all are in use, or the kernel refuses.
     pub fn take(&self) -> Option<(&Place, *mut u8)> {
+        let (now, last) = (clock::now_ns(), self.last_ns.load(Ordering::Relaxed));
+        let is_time = now.saturating_sub(last) >= self.least_ns.load(Ordering::Relaxed);
+        if !is_time || self.last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return None;
+        }
         let longest_free = || {
             let free = self.places.iter().enumerate();
             free.filter_map(|(index, place)| Some((place.free_since()?, index))).min().map(|(_, index)| index)

@@ -42,7 +42,7 @@ impl fmt::Display for Distance<'_> {
 pub fn look(fault: Fault) -> After {
     let found = pool().and_then(|pool| Some((pool, pool.place_of(fault.address)?)));
     if let Some((pool, place)) = found.filter(|(_, place)| place.was_used()) {
-        finding_of_fault(|| tell_fault(pool, place, fault));
+        finding_of_fault(&mut || tell_fault(pool, place, fault));
     }
     After::HandOn
 }
@@ -63,7 +63,7 @@ fn tell_fault(pool: &Pool, place: &Place, fault: Fault) {
 /// Reports a free or a move of an address where no block in use begins.
 #[cold]
 pub fn report_free(pool: &Pool, place: &Place, address: *mut u8, call: Call, from: usize) {
-    finding(|| {
+    finding(&mut || {
         let call = if call == Call::Free { "free" } else { "realloc" };
         let block = Block(place);
         match (place.start() == address, call) {
@@ -81,7 +81,7 @@ pub fn report_free(pool: &Pool, place: &Place, address: *mut u8, call: Call, fro
 /// Reports that a byte beside the block was written, as seen from its start.
 #[cold]
 pub fn report_damage(pool: &Pool, place: &Place, at: isize, from: usize) {
-    finding(|| {
+    finding(&mut || {
         let kind = if at < 0 { "underflow" } else { "overflow" };
         let distance = Distance(place.range().start.wrapping_add_signed(at), place);
         say(format_args!("commensal: {kind}: a byte was written {distance} {}; found when it was freed", Block(place)));
@@ -96,28 +96,27 @@ fn tell_calls(pool: &Pool, place: &Place, from: usize) {
     }
     say(format_args!("  now, by thread {}:", code::thread_number()));
     // Last, because a damaged stack may end the walk and the process.
-    calls(Some(&pool.rows), from, |calls| tell_each(calls.iter().copied().take(DEPTH)));
+    calls(Some(&pool.rows), from, &mut |calls| tell_each(&mut calls.iter().copied().take(DEPTH)));
     process::complain(b"  each place is FILE+OFFSET: `addr2line -ifpe FILE OFFSET` tells its line\n");
 }
 
 fn tell(what: &str, trace: &Trace) {
     say(format_args!("  {what} by thread {}:", trace.thread.load(Ordering::Relaxed)));
-    tell_each(trace.calls());
+    tell_each(&mut trace.calls());
 }
 
-fn tell_each(calls: impl Iterator<Item = usize>) {
+fn tell_each(calls: &mut dyn Iterator<Item = usize>) {
     for (number, call) in calls.enumerate() {
         let mut line = Line::new();
-        let _ = write!(line, "    #{number} {call:#x}");
-        let Some((file, offset)) = stack::place_of(call) else {
-            let _ = writeln!(line);
-            process::complain(line.as_bytes());
-            continue;
-        };
+        let _ = write!(line, "    #{number} {call:#x} ");
         // A path may be longer than a line.
         process::complain(line.as_bytes());
-        process::complain(b" ");
-        process::complain(file.to_bytes());
-        say(format_args!("+{offset:#x}"));
+        match stack::place_of(call) {
+            Some((file, offset)) => {
+                process::complain(file.to_bytes());
+                say(format_args!("+{offset:#x}"));
+            }
+            None => process::complain(b"?\n"),
+        }
     }
 }
