@@ -149,6 +149,20 @@ static void own_fault(void) {
     survived();
 }
 
+/* Faults that the program's handler mends by itself. */
+static volatile int repairs;
+
+static void mended_faults(void) {
+    block = mmap(NULL, PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(mprotect(block, PAGE_BYTES, PROT_NONE) == 0, "mprotect failed with errno %d", errno);
+        repairs = 1;
+        write_byte(block);
+        CHECK(repairs == 0, "nothing was mended in round %d", i);
+    }
+    say("mended");
+}
+
 static void sent(void) {
     kill(getpid(), SIGSEGV);
     survived();
@@ -258,12 +272,18 @@ CHECK_TABLE({"overflow", overflow}, {"underflow", underflow}, {"read_after_free"
             {"write_after_free", write_after_free}, {"double_free", double_free}, {"interior", interior},
             {"realloc_freed", realloc_freed}, {"slack", slack}, {"slack_before", slack_before},
             {"overflow_in_thread", overflow_in_thread}, {"freed_by_thread", freed_by_thread}, {"own_fault", own_fault},
+            {"mended_faults", mended_faults},
             {"sent", sent}, {"handles", handles}, {"sound", sound}, {"child_misuses", child_misuses});
 
 /* -- Surroundings. -- */
 
 static void own_handler(int number, siginfo_t *info, void *context) {
     (void)number, (void)context;
+    if (repairs > 0) {
+        repairs--;
+        mprotect(block, PAGE_BYTES, PROT_READ | PROT_WRITE);
+        return;
+    }
     say(info->si_code <= 0 || info->si_addr == (void *)block ? "own fault" : "fault of a block");
     _exit(0);
 }

@@ -120,7 +120,8 @@ fn churn(seed: u64, steps: usize, most: usize) -> usize {
     peak
 }
 
-/// Bugs that were seen here: a block without bytes that lies in a guard. Planted ones: a place that is used again while its block is in use; a page that stays closed.
+/// Bugs that were seen here: a block without bytes that lies in a guard. Planted ones: a place that is used again while its block is in use; a page that
+/// stays closed; a place that is not given back.
 #[test]
 fn blocks_of_all_kinds_hold_their_data_and_fill_the_pool_at_most() {
     in_both_modes(|| {
