@@ -62,6 +62,10 @@ impl Block {
         }
     }
 
+    pub fn is_guarded(&self) -> bool {
+        heap::check::is_guarded(self.at)
+    }
+
     /// Panics unless it is as its owner left it.
     pub fn check(&self) {
         let [begin, end] = self.ends();

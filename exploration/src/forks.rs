@@ -19,6 +19,8 @@ protocols! {
         sampled, NO_SIGNALS, BOTH => by_ids NoWipe;
     "fork in handlers": "forks by signal handlers, on top of threads that are anywhere in the heap",
         forked_by_handlers, Rates { signal: 400, ..Rates::USUAL }, &[Mode::ConcurrencyId] => by_ids NoWipe;
+    "guarded blocks": "guarded blocks that other threads than theirs free and move, and a fork child that goes on with them",
+        guarded, NO_SIGNALS, BOTH => by_ids SectionsGoOn, in_fallback ChangesTear;
     "counter forks": "a child sees a counter as it was, and counts on by itself, also on top of a thread that a handler interrupts",
         counted, Rates { signal: 200, ..Rates::USUAL }, BOTH => by_ids SectionsGoOn;
 }
@@ -114,6 +116,29 @@ fn sampled(seed: u64) -> Outcome {
     crowd_with_a_child((THREADS, 12), seed, &step, &live, &Owned::free_all);
     end(&table)?;
     nothing_is_live()
+}
+
+/// All blocks are guarded while there is room, or some.
+fn guarded(seed: u64) -> Outcome {
+    const SIZES: [usize; 5] = [32, 100, 1000, 4096, 8192];
+    if !heap::check::guard([1, 1, 4000][seed as usize % 3]) {
+        return Err("the pool needs memory, and there is some".into());
+    }
+    let table = Table::new(3);
+    let step = |_, owned: &mut Owned, random: &mut Rng| owned.step(&SIZES, &table, random);
+    let live = |owned: &mut Owned, random: &mut Rng| {
+        owned.check();
+        (0..20).for_each(|_| owned.step(&SIZES, &Table::new(1), random));
+        live(owned, false, random)
+    };
+    crowd_with_a_child((THREADS, 40), seed, &step, &live, &Owned::free_all);
+    let mut all: Vec<Block> = (0..256).filter_map(|_| Block::new(SIZES[2])).collect();
+    let count = all.iter().filter(|block| block.is_guarded()).count();
+    all.drain(..).for_each(Block::free);
+    if seed % 3 < 2 && count < 120 {
+        return Err(format!("places are lost: {count} of 256 blocks are guarded"));
+    }
+    end(&table)
 }
 
 fn forked_by_handlers(seed: u64) -> Outcome {

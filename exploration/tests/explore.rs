@@ -59,6 +59,7 @@ tests! {
     remote_drain "remote drain"
     sampled_heap "sampled heap"
     sampled_forks "sampled forks"
+    guarded_blocks "guarded blocks"
     span_owners "span owners"
     page_map "page map"
     signals "signals"

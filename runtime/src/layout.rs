@@ -12,7 +12,7 @@
 //!
 //!   header     0     head of a chunk: zero word, number, used slots, shapes of its caches
 //!              1168  words of the modules above the tiers, each its own (`HeaderWord`)
-//!              1232  the tiers' state, one inside the other: caches, cpu_cache, depot, central, page_heap
+//!              1248  the tiers' state, one inside the other: caches, cpu_cache, depot, central, page_heap
 //!
 //!   area       0     shards of ids 72 to 0, 40 bytes each; that of id 0, no cache's, is the slot's own (below)
 //!   of a slot  2920  the budget of the slot's magazines
@@ -54,7 +54,7 @@ pub const FIRST_IDS: usize = 73;
 pub const HEADER: usize = 3 * vm::PAGE;
 /// Start of the words of the modules above the tiers, after the head of a chunk.
 pub(crate) const WORDS_ABOVE: usize = 144 + 8 * IDS;
-pub(crate) const WORDS_ABOVE_BYTES: usize = 64;
+pub(crate) const WORDS_ABOVE_BYTES: usize = 80;
 /// End of the tiers' state, and start of the shards of slot 0's middle classes.
 pub(crate) const TIERS_END: usize = HEADER - (IDS - FIRST_IDS) * SHARD;
 /// End of the areas, and start of the page map.
@@ -189,9 +189,11 @@ pub(crate) mod header {
     pub const STATISTICS: usize = WORDS_ABOVE + 16;
     /// The operator's page.
     pub const CONTROL: usize = WORDS_ABOVE + 32;
-    /// The mean gap between samples.
+    /// The mean gaps between samples.
     pub const SAMPLING: usize = WORDS_ABOVE + 40;
-    pub const PROFILE: usize = WORDS_ABOVE + 56;
+    pub const PROFILE: usize = WORDS_ABOVE + 64;
+    /// Guarded blocks.
+    pub const GUARD: usize = WORDS_ABOVE + 72;
 }
 
 impl<T> HeaderWord<T> {

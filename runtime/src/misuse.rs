@@ -72,7 +72,7 @@ pub(crate) enum Call {
 /// Reports the misuse at `address`. Aborts, unless `misuse:report` lets the program go on.
 #[cold]
 pub(crate) fn report(found: Found, call: Call, address: *mut u8) {
-    finding(|| {
+    finding(&mut || {
         let mut line = Line::new();
         let _ = write_finding(&mut line, found, call, address);
         process::complain(line.as_bytes());
@@ -81,16 +81,23 @@ pub(crate) fn report(found: Found, call: Call, address: *mut u8) {
 
 /// Counts a finding and has it told. Aborts, unless `misuse:report` lets the program go on.
 #[cold]
-pub(crate) fn finding(tell: impl FnOnce()) {
+pub(crate) fn finding(tell: &mut dyn FnMut()) {
+    finding_of_fault(tell);
+    if !MISUSE.is("report") {
+        process::die()
+    }
+}
+
+/// Counts a finding and has it told, where the program's own action for a fault decides what follows.
+#[cold]
+#[inline(never)]
+pub(crate) fn finding_of_fault(tell: &mut dyn FnMut()) {
     let goes_on = MISUSE.is("report");
     // Relaxed: an independent number.
     match count().fetch_add(1, Ordering::Relaxed) {
         MOST_TOLD if goes_on => say(format_args!("commensal: {MOST_TOLD} misuses were told; more are only counted")),
         number if goes_on && number > MOST_TOLD => {}
         _ => tell(),
-    }
-    if !goes_on {
-        process::die()
     }
 }
 
@@ -161,6 +168,8 @@ fn write_finding(out: &mut Line, found: Found, call: Call, address: *mut u8) -> 
 }
 
 /// Writes a line to standard error.
+#[cold]
+#[inline(never)]
 pub fn say(text: fmt::Arguments<'_>) {
     let mut line = Line::new();
     let _ = writeln!(line, "{text}");

@@ -31,7 +31,8 @@ crate::cases! {
         "counts in two steps" { arm: planted::arm, fails: planted::fails }
         "arms all points" {
             arm: |_, plan| {
-                [Point::Reserve, Point::Decommit, Point::Kick].iter().for_each(|&point| fault::arm(point, plan));
+                let points = [Point::Reserve, Point::Decommit, Point::Kick, Point::Mark];
+                points.into_iter().for_each(|point| fault::arm(point, plan));
             }
         }
     }

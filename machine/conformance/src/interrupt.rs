@@ -1,8 +1,11 @@
-//! `machine::thread`: interrupting another thread.
+//! `machine::thread`: interrupting another thread, and faults of the own one.
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
-use crate::runner::{Placement, Runner, crowd, wait_until};
-use machine::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::runner::{Ended, Fork, Placement, Runner, crowd, wait_until};
+use core::ptr::{null_mut, with_exposed_provenance_mut};
+use machine::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use machine::thread::{After, Fault};
+use machine::vm::{self, Access};
 use machine::{clock, code, thread};
 
 operations! {
@@ -26,6 +29,16 @@ operations! {
     ///     in a handler: true; else false, unless the thread masks a signal that has a handler
     /// ```
     may_be_in_handler: fn() -> bool = thread::may_be_in_handler,
+
+    /// Says what is done when a thread reaches for memory that is not there. False: it cannot be done.
+    ///
+    /// ```text
+    /// on_fault(look):
+    ///     at each access by any thread to a page that is free or hidden:
+    ///         if look(its address, its instruction, whether it writes) = Repeat: the access is done again
+    ///         else: as without a call of on_fault
+    /// ```
+    on_fault: fn(look: &'static fn(Fault) -> After) -> bool = thread::on_fault,
 }
 
 crate::cases! {
@@ -35,10 +48,72 @@ crate::cases! {
         "the one who asks" { interrupt: |_| thread::interrupt(code::thread_number()) }
         "another handler" { on_interrupt: |_| thread::on_interrupt(&(nothing as fn())) }
     }
+    "thread::on_fault" => looked_at, {
+        "never" { on_fault: |_| true }
+        "not at all" { on_fault: |_| thread::on_fault(&(ignore as fn(Fault) -> After)) }
+    }
     "thread::may_be_in_handler" => told, {
         "never" { may_be_in_handler: || false }
         "always" { may_be_in_handler: || true }
     }
+}
+
+/// The page that is hidden, and the last fault there.
+static HIDDEN: AtomicUsize = AtomicUsize::new(0);
+static FAULT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+fn look(fault: Fault) -> After {
+    let hidden = HIDDEN.load(Ordering::Relaxed);
+    if fault.address.wrapping_sub(hidden) >= vm::PAGE {
+        return After::HandOn;
+    }
+    FAULT[0].store(fault.address, Ordering::Relaxed);
+    FAULT[1].store(usize::from(fault.is_write), Ordering::Relaxed);
+    // SAFETY: the page is ours.
+    unsafe { vm::protect(with_exposed_provenance_mut(hidden), vm::PAGE, Access::ReadWrite) };
+    After::Repeat
+}
+
+fn ignore(_: Fault) -> After {
+    After::HandOn
+}
+
+pub fn looked_at(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    const BYTES: usize = 2 * vm::PAGE;
+    let Some(pages) = vm::reserve(null_mut(), BYTES, Access::None) else { return Err("no address space".into()) };
+    HIDDEN.store(pages.expose_provenance(), Ordering::Relaxed);
+    // In children: the handler stays, and others might rely on dying.
+    let child = &mut || {
+        ensure!((operations.on_fault)(&(look as fn(Fault) -> After)), static "faults cannot be looked at");
+        for (offset, is_write) in [(8, false), (4088, true), (16, false)] {
+            // SAFETY: the page is ours. What it is accessed for is what is tested.
+            unsafe {
+                vm::protect(pages, vm::PAGE, Access::None);
+                let at = pages.add(offset).cast::<u64>();
+                if is_write { at.write_volatile(7) } else { _ = at.read_volatile() }
+            }
+            let found = FAULT.each_ref().map(|word| word.load(Ordering::Relaxed));
+            let wanted = [pages.addr() + offset, usize::from(is_write)];
+            ensure!(found == wanted, static "another fault was told than the one that came");
+        }
+        Ok(())
+    };
+    for fork in [Fork::Bare, Fork::Ordinary] {
+        match runner.fork(fork, child) {
+            Ended::Well => {}
+            other => return Err(format!("with a look at faults, a child ended so: {other:?}")),
+        }
+    }
+    let others = &mut || {
+        (operations.on_fault)(&(look as fn(Fault) -> After));
+        // SAFETY: it is not safe; that is the point.
+        unsafe { pages.add(vm::PAGE).write_volatile(1) };
+        Ok(())
+    };
+    ensure!(runner.fork(Fork::Bare, others) == Ended::Died, "a fault that nobody mends did not end the process");
+    // SAFETY: the pages are ours.
+    unsafe { vm::release(pages, BYTES) };
+    Ok(())
 }
 
 /// Interrupts that came, and the identity of the thread on which the last one did.

@@ -9,7 +9,7 @@ use core::ffi::CStr;
 use core::ptr::null_mut;
 use machine::fault::{self, Plan, Point};
 use machine::sync::Ordering;
-use machine::vm::{self, Access, Huge, PAGE};
+use machine::vm::{self, Access, Closed, Huge, PAGE};
 
 operations! {
     /// Makes free pages ours.
@@ -26,6 +26,10 @@ operations! {
     protect: fn(*mut u8, usize, Access) -> bool = trusted!(|at, bytes, access| vm::protect(at, bytes, access)),
     /// Pages of ours lose their contents and hold zeroes. Their memory goes back to the system.
     decommit: fn(*mut u8, usize) -> bool = trusted!(|at, bytes| vm::decommit(at, bytes)),
+    /// Committed pages of ours become hidden, and lose their contents; or none does.
+    close: fn(*mut u8, usize) -> Option<Closed> = trusted!(|at, bytes| vm::close(at, bytes)),
+    /// Pages of ours that were closed become committed, and hold anything.
+    open: fn(*mut u8, usize, Closed) -> bool = trusted!(|at, bytes, closed| vm::open(at, bytes, closed)),
     /// Pages of ours become free.
     release: fn(*mut u8, usize) -> bool = trusted!(|at, bytes| vm::release(at, bytes)),
     /// Says what is wanted of huge pages. Contents stay.
@@ -63,6 +67,11 @@ crate::cases! {
     }
     "vm::decommit" => decommitted, {
         "does nothing" { decommit: |_, _| true }
+    }
+    "vm::close" => closed, {
+        "does nothing" { close: |_, _| Some(Closed::Marked) }
+        "the first page only" { close: trusted!(|at, _| vm::close(at, PAGE)) }
+        "for ever" { open: |_, _, _| true }
     }
     "vm::release" => released, {
         "does nothing" { release: |_, _| true }
@@ -192,6 +201,39 @@ pub fn decommitted(runner: &dyn Runner, operations: &Operations) -> Outcome {
     ensure!(holds(at.wrapping_add(2 * PAGE), 3, None), "decommitted memory is not zero");
     ensure!(holds(at.wrapping_add(5 * PAGE), 3, Some(35)), "decommitting lost pages behind");
     ensure!(!is_deadly(runner, || put(at, 3, 1)), "decommitted memory cannot be written");
+    Ok(())
+}
+
+/// Both ways, of which a kernel may have one only.
+pub fn closed(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    for plan in [Plan::Never, Plan::Always { skip: 0 }] {
+        fault::arm(Point::Mark, plan);
+        let outcome = close_and_open(runner, operations);
+        fault::arm(Point::Mark, Plan::Never);
+        outcome.map_err(|what| format!("{what}, with marks failing: {plan:?}"))?;
+    }
+    Ok(())
+}
+
+fn close_and_open(runner: &dyn Runner, operations: &Operations) -> Outcome {
+    let at = fresh(operations, Access::ReadWrite)?;
+    fill(at, PAGES, 35);
+    let middle = at.wrapping_add(2 * PAGE);
+    // Twice, as pages are used again; a part at a time.
+    for _ in 0..2 {
+        let Some(how) = (operations.close)(middle, 3 * PAGE) else { return Err("pages could not be closed".into()) };
+        ensure!((2..5).all(|page| is_deadly(runner, || get(at, page))), "closed pages can be read");
+        ensure!((2..5).all(|page| is_deadly(runner, || put(at, page, 1))), "closed pages can be written");
+        ensure!(holds(at, 2, Some(35)) && holds(at.wrapping_add(5 * PAGE), 3, Some(40)), "pages beside were lost");
+        ensure!((operations.open)(at.wrapping_add(3 * PAGE), PAGE, how), "a page could not be opened");
+        ensure!([2, 4].iter().all(|&page| is_deadly(runner, || get(at, page))), "pages beside were opened");
+        ensure!(!is_deadly(runner, || put(at, 3, 1)), "an open page cannot be written");
+        put(at, 3, 7);
+        ensure!(get(at, 3) == 7, "an open page does not keep what is written");
+        ensure!([2, 4].iter().all(|&page| (operations.open)(at.wrapping_add(page * PAGE), PAGE, how)), "not opened");
+        fill(at, PAGES, 35);
+    }
+    ensure!((operations.release)(at, BYTES), "pages could not be released");
     Ok(())
 }
 

@@ -14,6 +14,8 @@ pub enum Point {
     Decommit,
     /// [`crate::kick::restart`] and [`crate::kick::fence_all`] are refused.
     Kick,
+    /// [`crate::vm::close`] finds a kernel that cannot mark pages.
+    Mark,
 }
 
 /// How a point fails.
@@ -33,7 +35,7 @@ pub enum Plan {
     },
 }
 
-const POINTS: usize = 3;
+const POINTS: usize = 4;
 const ONCE: u64 = 1 << 32;
 const ALWAYS: u64 = 1 << 33;
 

@@ -23,6 +23,9 @@ const MADV_NOHUGEPAGE: usize = 15;
 pub(crate) const MADV_WIPEONFORK: usize = 18;
 /// Since Linux 5.18.
 const MADV_DONTNEED_LOCKED: usize = 24;
+/// Since Linux 6.13.
+pub(crate) const MADV_GUARD_INSTALL: usize = 102;
+pub(crate) const MADV_GUARD_REMOVE: usize = 103;
 pub(crate) const MREMAP_MAYMOVE: usize = 1;
 pub(crate) const MREMAP_FIXED: usize = 2;
 pub(crate) const MREMAP_DONTUNMAP: usize = 4;
@@ -37,7 +40,7 @@ pub enum Access {
 }
 
 impl Access {
-    fn protection(self) -> usize {
+    pub(crate) fn protection(self) -> usize {
         match self {
             Access::None => PROT_NONE,
             Access::ReadWrite => PROT_READ | PROT_WRITE,
@@ -83,6 +86,48 @@ pub unsafe fn protect(at: *mut u8, bytes: usize, access: Access) -> bool {
     // SAFETY: passed on.
     !fault::fails(fault::Point::Reserve)
         && unsafe { syscall::call(syscall::MPROTECT, [at as usize, bytes, access.protection()]) }.is_ok()
+}
+
+/// How pages were closed; see [`close`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Closed {
+    /// By marks in the page tables, which split no mapping.
+    Marked,
+    /// By taking the access away: what is closed becomes a mapping of its own.
+    Protected,
+}
+
+/// Closes pages: each access faults, and the kernel gets their memory. Children of a fork inherit that. None: they are
+/// accessible, and may have lost their contents.
+///
+/// # Safety
+/// The caller owns the range, which has access, and no longer needs its contents.
+pub unsafe fn close(at: *mut u8, bytes: usize) -> Option<Closed> {
+    // SAFETY: passed on.
+    unsafe {
+        if !fault::fails(fault::Point::Mark) && advise(at, bytes, MADV_GUARD_INSTALL) {
+            return Some(Closed::Marked);
+        }
+        protect(at, bytes, Access::None).then(|| {
+            decommit(at, bytes);
+            Closed::Protected
+        })
+    }
+}
+
+/// Opens pages that were closed so; they hold anything. False: they are still closed.
+///
+/// # Safety
+/// The caller owns the range, all of which was closed in this way.
+pub unsafe fn open(at: *mut u8, bytes: usize, closed: Closed) -> bool {
+    // SAFETY: passed on.
+    unsafe {
+        match closed {
+            Closed::Marked => advise(at, bytes, MADV_GUARD_REMOVE),
+            Closed::Protected => protect(at, bytes, Access::ReadWrite),
+        }
+    }
 }
 
 /// Whether a descriptor is a file in memory with this beginning and at least `bytes`, which no process can shorten

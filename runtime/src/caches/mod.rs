@@ -4,9 +4,11 @@
 //! *special*: its free takes the slow path to `serve`.
 
 mod cache;
+mod calls;
 mod check;
 mod debug;
 mod errors;
+mod guard;
 mod harden;
 mod heap;
 mod many;
@@ -18,6 +20,7 @@ mod tests;
 mod whole;
 
 pub use cache::{Box, Cache, Constructed, OutOfMemory, Values};
+pub(crate) use calls::{DEPTH as MOST_CALLS, calls};
 pub(crate) use debug::report_mixed_caches;
 pub use errors::{Alive, Refused, Untunable};
 pub use heap::Heap;

@@ -4,6 +4,7 @@
 //! path. It finds their kind by their span or segment. A batch has objects that wait for a grace period.
 
 use super::debug::Debug;
+use super::guard::{self, Place};
 use super::harden::TAIL;
 use super::heap::Heap;
 use super::object_cache::ObjectCache;
@@ -23,6 +24,8 @@ pub(crate) enum Special {
     First,
     Watched(&'static ObjectCache, &'static Debug),
     Hardened(&'static Span),
+    /// A guarded block, or an address beside one.
+    Guarded(&'static Place),
     /// An object of another cache that a program made.
     Object(CacheRef),
     /// A large block, or no block.
@@ -154,6 +157,9 @@ impl Heap {
         if memblock::holds(block) {
             return Special::First;
         }
+        if let Some(place) = guard::place_of(block) {
+            return Special::Guarded(place);
+        }
         let Some(span) = self.page_heap().span_of(block) else { return Special::Large };
         let cache = self.central().cache(span.cache());
         let Some(object_cache) = ObjectCache::of(cache) else { return Special::Object(cache) };
@@ -169,6 +175,7 @@ impl Heap {
         match self.special_at(block) {
             Special::Watched(cache, debug) => cache.watched_bytes(debug, block, 0).unwrap_or(0),
             Special::Hardened(span) => self.hardened_bytes(span, block).unwrap_or(0),
+            Special::Guarded(place) => place.bytes_at(block).unwrap_or(0),
             Special::First | Special::Object(_) | Special::Large => self.bytes_of_special(block),
         }
     }
@@ -193,6 +200,7 @@ impl Heap {
             match self.special_at(block) {
                 Special::Watched(cache, debug) => cache.put_watched(debug, block, from),
                 Special::Hardened(_) => _ = self.free_hardened(block),
+                Special::Guarded(place) => self.free_guarded(place, block, from),
                 Special::First => Self::free_first(block),
                 Special::Object(cache) => self.cpu.put(cache, block),
                 Special::Large => self.free_large_of_any(block),
@@ -266,6 +274,9 @@ impl Heap {
     pub(crate) fn bytes_of_special(&self, object: *mut u8) -> usize {
         if memblock::holds(object) {
             return memblock::bytes_of(object);
+        }
+        if let Some(place) = guard::place_of(object) {
+            return place.bytes_at(object).unwrap_or(0);
         }
         self.central().cache_at(object).map_or_else(
             || {

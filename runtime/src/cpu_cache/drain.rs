@@ -12,7 +12,7 @@
 //!
 //! No slow path replaces a draining word. One kick serves many words, of all slots and caches.
 
-use super::gap::{forget_gap, set_mean_gap};
+use super::gap::{Means, forget_gap, set_means};
 use super::slot_word::{Marked, Side, SlotWord};
 use super::tier::CpuCaches;
 use crate::central::{CacheRef, Caches, CachesBelow, Charged, NO_SLOT, Part, Subreleased, coarse_time};
@@ -245,10 +245,10 @@ impl CpuCaches {
         }
     }
 
-    /// Begins to sample allocations with a mean gap in bytes, or changes that, or ends it: 0. Slots give up their
-    /// magazines, which are not reserved.
-    pub fn begin_sampling(&self, mean: u64) {
-        if set_mean_gap(mean) == mean || mean == 0 {
+    /// Begins to sample allocations, or changes how often, or ends it. Slots give up their magazines, which are not
+    /// reserved.
+    pub fn begin_sampling(&self, means: Means) {
+        if set_means(means) == means || means == Means::default() {
             return;
         }
         self.as_only_drainer(here!(), || {

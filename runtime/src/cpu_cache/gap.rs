@@ -11,6 +11,9 @@
 //!   refund   gives back those of a magazine that leaves the slot before they are handed out
 //! ```
 //!
+//! **Two kinds of samples.** The profile has a mean gap, and so have guarded blocks. One gap serves both: it is drawn
+//! with the sum of their rates, and its end says of which kind the sample is, or that it is of both.
+//!
 //! A magazine's way does not depend on later samples. So each allocation is counted in one gap, once. A rest that is
 //! thrown away and drawn anew has the same distribution as one that is kept, because the geometric distribution has no
 //! memory. `docs/design/profile.md` has the proof that estimates are unbiased.
@@ -18,7 +21,8 @@
 //! Runs at the same time: any thread. Relaxed: each word stands alone, and single steps change it.
 
 use crate::central::CacheRef;
-use crate::layout::{self, HeaderWord, header};
+use crate::layout::{self, HeaderWord, Region, header};
+use crate::page_heap::PAGE;
 use crate::page_heap::guarded::mixed;
 use machine::process;
 use machine::sync::{AtomicU16, AtomicU64, Ordering::Relaxed};
@@ -29,12 +33,57 @@ const SAMPLE: u16 = 1 << 15;
 /// Most objects that are drawn at once. A refund fits above it.
 pub const MOST: u16 = SAMPLE - 2048;
 
+/// Mean bytes between two samples of each kind; 0: none is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Means {
+    /// Of the heap profile.
+    pub profile: u64,
+    /// Of guarded blocks, which are at most a page, of a size class.
+    pub guard: u64,
+}
+
+impl Means {
+    fn of(cache: CacheRef, sampling: &Sampling) -> Option<Self> {
+        let means = sampling.means();
+        let can_be_guarded = cache.chunk() == Region::of_process() && cache.object_bytes() <= PAGE;
+        let means = Means { guard: if can_be_guarded { means.guard } else { 0 }, ..means };
+        (means != Means::default()).then_some(means)
+    }
+
+    /// Mean bytes between two samples of any kind.
+    fn of_both(self) -> f64 {
+        match (self.profile, self.guard) {
+            (one, 0) | (0, one) => one as f64,
+            (profile, guard) => 1.0 / (1.0 / profile as f64 + 1.0 / guard as f64),
+        }
+    }
+
+    /// The kinds of a sample of so many bytes, from random bits. Each kind has its own probability, and both are
+    /// independent; but a sample is of one kind at least.
+    fn choose(self, bits: u64, bytes: usize) -> Kinds {
+        let [profile, guard] = [self.profile, self.guard].map(|mean| probability(mean as f64, bytes));
+        let at = uniform(bits) * probability(self.of_both(), bytes);
+        let is_profiled = self.guard == 0 || self.profile > 0 && at <= profile;
+        let is_guarded = !is_profiled || self.guard > 0 && at <= profile * guard;
+        Kinds { profiled: is_profiled.then_some(profile), is_guarded }
+    }
+}
+
+/// The kinds of a sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kinds {
+    /// The probability by which the profile samples a block of this size, if it samples this one.
+    pub profiled: Option<f64>,
+    /// Whether the block shall be guarded.
+    pub is_guarded: bool,
+}
+
 /// When samples are taken. All-zero memory: never.
 #[derive(Debug)]
 #[repr(C)]
 struct Sampling {
-    /// Mean bytes between two samples; 0: none is taken.
-    mean: AtomicU64,
+    profile: AtomicU64,
+    guard: AtomicU64,
     /// Numbers drawn so far.
     turn: AtomicU64,
 }
@@ -42,10 +91,10 @@ struct Sampling {
 // SAFETY: atomic, and no other user has this part of the header.
 const SAMPLING: HeaderWord<Sampling> = unsafe { HeaderWord::at(header::SAMPLING) };
 
-/// Mean bytes between two samples; 0: none is taken.
+/// When samples are taken now.
 #[inline]
-pub fn mean_gap() -> u64 {
-    SAMPLING.get().map_or(0, |sampling| sampling.mean.load(Relaxed))
+pub fn means() -> Means {
+    SAMPLING.get().map_or_else(Means::default, Sampling::means)
 }
 
 /// Whether an allocation is sampled.
@@ -62,15 +111,17 @@ pub enum Claim {
 pub struct Gap {
     word: &'static AtomicU16,
     sampling: &'static Sampling,
+    means: Means,
     object_bytes: usize,
 }
 
 impl Gap {
-    /// None: no samples are taken.
+    /// None: no samples are taken there.
     #[inline]
     pub fn of(cache: CacheRef, slot: u32) -> Option<Self> {
-        let sampling = SAMPLING.get().filter(|sampling| sampling.mean.load(Relaxed) > 0)?;
-        Some(Gap { word: word_of(cache, slot), sampling, object_bytes: cache.object_bytes() })
+        let sampling = SAMPLING.get().filter(|sampling| sampling.means() != Means::default())?;
+        let means = Means::of(cache, sampling)?;
+        Some(Gap { word: word_of(cache, slot), sampling, means, object_bytes: cache.object_bytes() })
     }
 
     /// Counts an allocation that no magazine has reserved.
@@ -123,23 +174,28 @@ impl Gap {
     }
 
     fn draw(self) -> u16 {
-        drawn(self.sampling.random(), self.sampling.mean.load(Relaxed), self.object_bytes)
+        drawn(self.sampling.random(), self.means.of_both(), self.object_bytes)
     }
 
-    /// The probability by which one of the cache's objects is sampled.
-    pub fn probability(self) -> f64 {
-        probability(self.sampling.mean.load(Relaxed), self.object_bytes)
+    /// The kinds of a sample that ended the gap.
+    pub fn choose(self) -> Kinds {
+        self.means.choose(self.sampling.random(), self.object_bytes)
     }
 
-    /// Whether a block of so many bytes is sampled that is in no gap, and with which probability.
+    /// Whether the profile samples a block of so many bytes that is in no gap, and with which probability.
     pub fn draw_one(bytes: usize) -> Option<f64> {
         let sampling = SAMPLING.get()?;
-        let probability = probability(sampling.mean.load(Relaxed), bytes);
+        let probability = probability(sampling.means().profile as f64, bytes);
         (uniform(sampling.random()) <= probability).then_some(probability)
     }
 }
 
 impl Sampling {
+    #[inline]
+    fn means(&self) -> Means {
+        Means { profile: self.profile.load(Relaxed), guard: self.guard.load(Relaxed) }
+    }
+
     fn random(&self) -> u64 {
         mixed(process::randomness().wrapping_add(self.turn.fetch_add(1, Relaxed)))
     }
@@ -150,8 +206,8 @@ fn uniform(bits: u64) -> f64 {
     ((bits >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
 
-fn probability(mean: u64, bytes: usize) -> f64 {
-    -libm::expm1(-(bytes as f64) / mean as f64)
+fn probability(mean: f64, bytes: usize) -> f64 {
+    -libm::expm1(-(bytes as f64) / mean)
 }
 
 fn word_of(cache: CacheRef, slot: u32) -> &'static AtomicU16 {
@@ -160,14 +216,18 @@ fn word_of(cache: CacheRef, slot: u32) -> &'static AtomicU16 {
 }
 
 /// The beginning of a gap for objects of so many bytes, from random bits.
-fn drawn(bits: u64, mean: u64, object_bytes: usize) -> u16 {
-    let objects = -libm::log(uniform(bits)) * mean as f64 / object_bytes as f64;
+fn drawn(bits: u64, mean: f64, object_bytes: usize) -> u16 {
+    let objects = -libm::log(uniform(bits)) * mean / object_bytes as f64;
     if objects >= f64::from(MOST) { MOST } else { objects as u16 | SAMPLE }
 }
 
-/// Sets the mean gap, and returns the one before. 0: no sample is taken.
-pub(super) fn set_mean_gap(mean: u64) -> u64 {
-    SAMPLING.get().map_or(0, |sampling| sampling.mean.swap(mean, Relaxed))
+/// Sets when samples are taken from now on, and returns when they were before.
+pub(super) fn set_means(means: Means) -> Means {
+    let swap = |sampling: &Sampling| Means {
+        profile: sampling.profile.swap(means.profile, Relaxed),
+        guard: sampling.guard.swap(means.guard, Relaxed),
+    };
+    SAMPLING.get().map_or_else(Means::default, swap)
 }
 
 /// Objects that a gap has left, of those drawn; for checks. A draw without a sample has [`MOST`].
@@ -188,6 +248,7 @@ mod tests {
     #[test]
     fn objects_are_sampled_by_the_probability_of_their_size() {
         for (mean, bytes) in [(1 << 19, 16), (1 << 19, 4096), (1 << 12, 64), (1 << 12, 32768), (1 << 24, 16)] {
+            let mean = f64::from(mean);
             let (mut objects, mut samples) = (0_u64, 0_u64);
             for turn in 0..400_000 {
                 let word = drawn(mixed(turn), mean, bytes);
@@ -199,6 +260,33 @@ mod tests {
             // Six standard deviations, or of a rare one, more.
             let error = (samples as f64 - expected).abs();
             assert!(error < 6.0 * expected.sqrt().max(5.0), "{samples} of {expected}: mean {mean}, {bytes} bytes");
+        }
+    }
+    /// Planted bugs that were seen here: a gap drawn with the smaller mean; the second kind where the first is not,
+    /// with its whole probability.
+    #[test]
+    fn kinds_are_independent_and_have_their_own_probabilities() {
+        for (profile, guard, bytes) in [(4096, 1024, 4096), (1000, 1000, 64), (1 << 19, 1 << 20, 4096), (0, 512, 64)] {
+            let means = Means { profile, guard };
+            let (mut objects, mut counts, mut random) = (0.0, [0.0; 3], 0);
+            for _ in 0..300_000 {
+                random += 2;
+                let word = drawn(mixed(random), means.of_both(), bytes);
+                objects += f64::from(word & !SAMPLE);
+                if word & SAMPLE != 0 {
+                    objects += 1.0;
+                    let Kinds { profiled, is_guarded } = means.choose(mixed(random + 1), bytes);
+                    let happened = [profiled.is_some(), is_guarded, profiled.is_some() && is_guarded];
+                    counts.iter_mut().zip(happened).for_each(|(count, happened)| *count += f64::from(happened));
+                    assert!(profiled.is_none_or(|p| p == probability(profile as f64, bytes)));
+                    assert!(happened[0] || happened[1], "a sample of no kind");
+                }
+            }
+            let of = |mean: u64| if mean == 0 { 0.0 } else { probability(mean as f64, bytes) };
+            for (count, p) in counts.into_iter().zip([of(profile), of(guard), of(profile) * of(guard)]) {
+                let expected = objects * p;
+                assert!((count - expected).abs() < 6.0 * expected.sqrt().max(1.0), "{count} of {expected}: {means:?}");
+            }
         }
     }
 }

@@ -230,7 +230,7 @@ impl Core {
         unsafe {
             match heap().central().cache_at(block) {
                 Some(cache) => heap().cpu.put(cache, block),
-                None => heap().free_large_of_any(block),
+                None => heap().free_special(block, 0),
             }
         }
     }
@@ -254,7 +254,8 @@ impl Core {
         let run = || self.allocate_large(bytes, alignment).map(|run| run.start);
         let refill = || self.within_limits(size_class::size(class), || heap().cpu.refill(cache));
         let caller = Caller { from, group: self.name() };
-        let sample = if profile::is_on() { profile::sample(cache, bytes, caller, run) } else { None };
+        let sample =
+            if profile::takes_samples() { profile::sample(cache, (bytes, alignment), caller, run) } else { None };
         sample.or_else(refill)
     }
 

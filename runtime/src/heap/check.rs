@@ -1,6 +1,6 @@
 //! The invariants of the whole heap, as code, and a count of memory in use for comparison with a model.
 
-use crate::caches::{enter, heap};
+use crate::caches::{Special, enter, heap};
 use crate::central::size_class::{LARGEST, class_for};
 use crate::page_heap::memblock;
 use crate::upkeep;
@@ -20,6 +20,16 @@ pub fn harden() {
     if enter() {
         heap().harden();
     }
+}
+
+/// Begins to guard blocks, as `guard` does, with a mean gap in bytes. False: there is no memory.
+pub fn guard(mean: u64) -> bool {
+    enter() && heap().begin_guard(mean)
+}
+
+/// Whether an address lies in a guarded block or where one may be.
+pub fn is_guarded(block: *mut u8) -> bool {
+    matches!(heap().special_at(block), Special::Guarded(_))
 }
 
 /// Begins the middle classes, as a program does that has used many such blocks.

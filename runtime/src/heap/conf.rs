@@ -21,6 +21,7 @@ const CONTROL: Key = Key::of("control");
 const LAZY: Key = Key::of("lazy");
 const SANDBOX: Key = Key::of("sandbox");
 const HARDEN: Key = Key::of("harden");
+const GUARD: Key = Key::of("guard");
 const SYSCALLS: Key = Key::of("syscalls");
 const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
@@ -62,6 +63,9 @@ pub fn apply_environment() {
     }
     if settings::is_said_of("cache") {
         heap().begin_debug();
+    }
+    if GUARD.get() > 0 && !heap().begin_guard(GUARD.get() << 10) {
+        complain(format_args!("guard: there is no memory for it, or another setting serves malloc's classes"));
     }
     if let Err(why) = profile::begin() {
         complain(format_args!("profile: {why}"));

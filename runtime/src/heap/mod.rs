@@ -202,13 +202,15 @@ fn allocate_pages(bytes: usize, alignment: usize) -> Option<(*mut u8, bool)> {
 /// A block for an allocation that the slot's magazines of a cache cannot serve, if it is sampled.
 #[inline(always)]
 fn sample(cache: CacheRef, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
-    if profile::is_on() { sample_if_due(cache, bytes, alignment, from) } else { None }
+    if profile::takes_samples() { sample_if_due(cache, bytes, alignment, from) } else { None }
 }
 
 #[cold]
 #[inline(never)]
 fn sample_if_due(cache: CacheRef, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
-    profile::sample(cache, bytes, Caller::at(from), || allocate_pages(bytes.max(1), alignment).map(|run| run.0))
+    profile::sample(cache, (bytes, alignment), Caller::at(from), || {
+        allocate_pages(bytes.max(1), alignment).map(|run| run.0)
+    })
 }
 
 /// The same as [`allocate_pages`] for a request that no gap has counted.
@@ -345,7 +347,7 @@ pub unsafe fn check_size(block: *mut u8, bytes: usize, alignment: usize) -> bool
         // Of objects of other caches, the program may have chosen the size. Large blocks are whole pages.
         0 => match heap().special_at(block) {
             Special::First => bytes.saturating_mul(2) <= usable && usable > ALIGNMENT,
-            Special::Hardened(..) => bytes != usable,
+            Special::Hardened(..) | Special::Guarded(_) => bytes != usable,
             Special::Object(_) => false,
             Special::Watched(..) => bytes.saturating_mul(2) <= usable && usable > ALIGNMENT,
             Special::Large => bytes.saturating_mul(2).saturating_add(PAGE) < usable,

@@ -86,6 +86,10 @@ unsafe fn reallocate_special(block: *mut u8, bytes: usize) -> *mut u8 {
     unsafe {
         match heap().special_at(block) {
             Special::First => unreachable!("it was one of the first blocks"),
+            Special::Guarded(place) => match heap().guarded_bytes(place, block) {
+                Some(old) => move_to(allocate(bytes), block, old, bytes),
+                None => invalid(),
+            },
             Special::Hardened(span) => match heap().hardened_bytes(span, block) {
                 Some(old) => move_to(allocate(bytes), block, old, bytes),
                 None => invalid(),

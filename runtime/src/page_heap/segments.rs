@@ -56,6 +56,20 @@ impl PageHeap {
         Place { near: self.map_start as usize, range, turn: self.counts.allocations.get() }
     }
 
+    /// A mapping of zeroes between guard pages, for blocks of another kind: no other block of ours will ever have its
+    /// entries of the page map. It is never given back. None: no address space; or the lock is held below a handler.
+    pub(crate) fn claim_mapping(&self, bytes: usize) -> Option<*mut u8> {
+        let start = guarded::map(self.place(bytes), bytes, UNIT)?;
+        let claim = |state: &mut FreeRuns| {
+            self.claim_or_move(state, start, (bytes, UNIT), granules_of_units(bytes.next_multiple_of(UNIT)))
+        };
+        self.locked(here!(), claim).unwrap_or_else(|| {
+            // SAFETY: the mapping is ours and unused.
+            unsafe { guarded::release(start, bytes) };
+            None
+        })
+    }
+
     fn try_segment(&self, state: &mut FreeRuns, bytes: usize) -> Option<&'static Segment> {
         let (start, granules) = (guarded::map(self.place(bytes), bytes, UNIT)?, granules_of_units(bytes));
         let start = self.claim_or_move(state, start, (bytes, UNIT), granules)?;

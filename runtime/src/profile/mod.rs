@@ -29,7 +29,7 @@ pub use gzip::Sink;
 pub use pprof::{At, write};
 pub use reading::{Reading, lost, place, sites};
 pub use region::{Region, Within};
-pub(crate) use sampling::{Caller, count_objects, died, draw, resized, sample, tag_of};
+pub(crate) use sampling::{Caller, count_objects, died, draw, resized, sample, tag_of, takes_samples};
 pub use sampling::{MEAN_GAP, is_on, start, stop};
 pub use table::{DEPTH, Figures, LIFETIMES, Labels, NAME, Site};
 pub(crate) use tracer::follow_tracer;

@@ -9,7 +9,7 @@ use super::gzip::{Gzip, Sink};
 use super::reading::{Reading, lost, place, sites};
 use super::region;
 use super::table::{Figures, PLACES, longest_of};
-use crate::cpu_cache::mean_gap;
+use crate::cpu_cache::means;
 use crate::misuse::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -162,7 +162,7 @@ impl Writer<'_> {
         }
         self.put(PERIOD_TYPE, &typed(const { text("space") }, const { text("bytes") }));
         let mut rest = Message::new();
-        rest.number(12, mean_gap())
+        rest.number(12, means().profile)
             .number(14, if at == At::Run { const { text("inuse_space") } } else { const { text("peak_space") } });
         if at == At::Exit {
             let comment = self.text(b"at: exit");

@@ -1,13 +1,13 @@
 //! Samples: when one is taken, with its stack and labels, and when its block is freed.
 
 use super::state::{PLACE, Profile};
-use super::table::{DEPTH, Figures, Labels, Tables};
-use crate::caches::{enter, heap, known_at, made_at};
+use super::table::{Figures, Labels, Tables};
+use crate::caches::{calls, enter, heap, known_at, made_at};
 use crate::central::CacheRef;
-use crate::cpu_cache::{Claim, Gap, mean_gap};
+use crate::cpu_cache::{Claim, Gap, Means, means};
 use core::ptr::{with_exposed_provenance_mut, without_provenance_mut};
 use machine::sync::Ordering;
-use machine::{clock, probe, process, slot, stack, thread};
+use machine::{clock, probe, process, slot, thread};
 
 /// The usual mean gap in bytes: the default of `profile.gap_kib`.
 pub const MEAN_GAP: u64 = 512 << 10;
@@ -33,7 +33,7 @@ pub(super) fn begin_sampling(mean: u64) -> bool {
     let has_memory = |tables: &mut Tables| tables.arrays.is_some() || profile.map_memory(tables);
     let is_ready = profile.locked(has_memory) == Some(true);
     if is_ready {
-        heap().cpu.begin_sampling(mean.max(1));
+        heap().cpu.begin_sampling(Means { profile: mean.max(1), ..means() });
     }
     is_ready
 }
@@ -41,14 +41,20 @@ pub(super) fn begin_sampling(mean: u64) -> bool {
 /// Stops sampling, until a tracer asks for samples. Blocks that were sampled are told as live until they are freed.
 pub fn stop() {
     if is_on() {
-        heap().cpu.begin_sampling(0);
+        heap().cpu.begin_sampling(Means { profile: 0, ..means() });
     }
 }
 
-/// Whether samples are taken.
-#[inline(always)]
+/// Whether samples are taken for the profile.
+#[inline]
 pub fn is_on() -> bool {
-    mean_gap() > 0
+    means().profile > 0
+}
+
+/// Whether samples of any kind are taken, for [`sample`].
+#[inline(always)]
+pub(crate) fn takes_samples() -> bool {
+    means() != Means::default()
 }
 
 /// Who allocates.
@@ -67,16 +73,19 @@ impl Caller<'_> {
 }
 
 /// A block for an allocation that the slot's magazines of a cache cannot serve, if it is sampled. `run` makes it, a
-/// large block. None: it is not sampled, and counted in the slot's gap, or there is no memory.
+/// large block, unless it is guarded. None: it is not sampled, and counted in the slot's gap, or there is no memory.
 pub(crate) fn sample(
-    cache: CacheRef, bytes: usize, caller: Caller<'_>, run: impl FnOnce() -> Option<*mut u8>,
+    cache: CacheRef, (bytes, alignment): (usize, usize), caller: Caller<'_>, run: impl FnOnce() -> Option<*mut u8>,
 ) -> Option<*mut u8> {
     let gap = Gap::of(cache, heap().cpu.depot.slot_or_none(slot::current()))?;
     if gap.claim() == Claim::Plain {
         return None;
     }
-    let block = run()?;
-    born(Some(block), bytes, gap.probability(), caller);
+    let kinds = gap.choose();
+    let guarded = if kinds.is_guarded { heap().take_guarded(bytes, alignment, caller.from) } else { None };
+    let Some(probability) = kinds.profiled else { return guarded };
+    let block = guarded.or_else(run)?;
+    born(Some(block), bytes, probability, caller);
     Some(block)
 }
 
@@ -93,14 +102,15 @@ pub(crate) fn draw(block: *mut u8, bytes: usize, caller: Caller<'_>) {
 /// Counts objects of a cache that a program made, which no magazine has reserved. A sample is told as allocated and
 /// never as live: its free looks nothing up.
 pub(crate) fn count_objects(cache: u32, objects: usize, from: usize) {
-    // First, as the look-up of a cache reads what others write.
+    // First, as the look-up of a cache reads what others write. Objects of such caches are never guarded.
     if !is_on() {
         return;
     }
     let cache = heap().central().cache(cache);
     let Some(gap) = Gap::of(cache, heap().cpu.depot.slot_or_none(slot::current())) else { return };
     let samples = (0..objects).filter(|_| gap.claim() == Claim::Sample).count();
-    (0..samples).for_each(|_| born(None, cache.object_bytes(), gap.probability(), Caller::at(from)));
+    let probabilities = (0..samples).filter_map(|_| gap.choose().profiled);
+    probabilities.for_each(|probability| born(None, cache.object_bytes(), probability, Caller::at(from)));
 }
 
 /// Treats a large block of a group that has a new length like one that was freed and allocated.
@@ -115,27 +125,12 @@ pub(crate) fn resized(block: *mut u8, bytes: usize, group: &str) {
 fn born(block: Option<*mut u8>, bytes: usize, probability: f64, caller: Caller<'_>) {
     let Some(profile) = known_at(&PLACE) else { return };
     let labels = Labels::of(process::thread_name(), caller.group, thread::region());
-    profile.calls(caller.from, |stack| profile.born_at(stack, labels, block, bytes, probability));
+    // SAFETY: null, or memory that stays.
+    let rows = unsafe { profile.rows.load(Ordering::Acquire).as_ref() };
+    calls(rows, caller.from, &mut |stack| profile.born_at(stack, labels, block, bytes, probability));
 }
 
 impl Profile {
-    /// Does some work with the return addresses of the calls that this thread is in: from `from` on, or else from the
-    /// first one outside of the library. In a program that has no library, they begin with our own functions.
-    fn calls(&self, from: usize, work: impl FnOnce(&[usize])) {
-        /// Most calls of our own functions, which are found first.
-        const OWN: usize = 16;
-        let mut frames = [0; DEPTH + OWN];
-        // SAFETY: null, or memory that stays.
-        let rows = unsafe { self.rows.load(Ordering::Acquire).as_ref() };
-        let count = rows.map_or(0, |rows| stack::capture(rows, &mut frames));
-        let (known, from_only) = (&frames[..count], if from == 0 { &[][..] } else { &[from] });
-        let known = &known[known.iter().position(|&frame| frame == from).unwrap_or(0)..];
-        // `calloc` calls other functions of the library.
-        let own = stack::code_of_malloc();
-        let start = known.iter().position(|frame| !own.contains(frame));
-        work(start.map_or(from_only, |start| &known[start..]));
-    }
-
     /// The same as [`born`], at a stack.
     fn born_at(&self, stack: &[usize], labels: Labels, block: Option<*mut u8>, bytes: usize, probability: f64) {
         let (figures, now) = (Figures::of(bytes, probability), clock::now_ns());
@@ -152,11 +147,10 @@ impl Profile {
             return;
         };
         let (Some(block), Some(index)) = (block, noted) else { return };
-        let page_heap = heap().page_heap();
-        self.tag_place(index).store(page_heap.tag(block).expose_provenance(), Ordering::Relaxed);
+        self.tag_place(index).store(heap().tag(block).expose_provenance(), Ordering::Relaxed);
         heap().note_tags();
         // SAFETY: the block is the caller's.
-        if unsafe { page_heap.set_tag(block, without_provenance_mut(index as usize * 2 + 1)) } {
+        if unsafe { heap().set_tag(block, without_provenance_mut(index as usize * 2 + 1)) } {
             // Only of a block whose free will be told, so that tracers do not see leaks that are none.
             probe::allocated(block, bytes, (figures.bytes + 0.5) as u64);
         } else {
@@ -165,15 +159,14 @@ impl Profile {
     }
 }
 
-/// Forgets a large block, if it was sampled. Its owner calls this before it gives the block up.
+/// Forgets a large or guarded block, if it was sampled. Its owner calls this before it gives the block up.
 pub(crate) fn died(block: *mut u8) {
     let Some(profile) = known_at(&PLACE) else { return };
-    let page_heap = heap().page_heap();
-    let Some(index) = index_of(page_heap.tag(block)) else { return };
+    let Some(index) = index_of(heap().tag(block)) else { return };
     probe::freed(block);
     let before = with_exposed_provenance_mut(profile.tag_place(index).load(Ordering::Relaxed));
     // SAFETY: the block is the caller's, and had a tag already.
-    unsafe { page_heap.set_tag(block, before) };
+    unsafe { heap().set_tag(block, before) };
     profile.forget(index);
 }
 
@@ -187,7 +180,7 @@ impl Profile {
 
 /// The tag of a large block, whether it is sampled or not.
 pub(crate) fn tag_of(block: *mut u8) -> *mut u8 {
-    let tag = heap().page_heap().tag(block);
+    let tag = heap().tag(block);
     match (index_of(tag), known_at(&PLACE)) {
         (Some(index), Some(profile)) => with_exposed_provenance_mut(profile.tag_place(index).load(Ordering::Relaxed)),
         _ => tag,

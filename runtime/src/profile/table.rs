@@ -8,6 +8,7 @@
 //! has a number, and a site has that of its last event. Before it changes, it looks whether the last maximum came after
 //! that. If so, its live figures are those of the maximum.
 
+use crate::caches::MOST_CALLS;
 use core::ops::{AddAssign, Sub};
 
 /// Most sampled blocks that are live: at the default rate, those of 32 GiB.
@@ -19,7 +20,7 @@ const BUCKETS: usize = 2 * SITES;
 /// Most different return addresses.
 pub(super) const PLACES: usize = 1 << 16;
 /// Most return addresses of a stack.
-pub const DEPTH: usize = 64;
+pub const DEPTH: usize = MOST_CALLS;
 /// Bytes of a group's or a region's name that are kept.
 pub const NAME: usize = 24;
 /// Ranges of lifetimes: below 1 µs, and each four times as long as the last.

@@ -108,6 +108,12 @@ pub const TABLE: &[Setting] = &[
         "`on`: find writes out of bounds and after a free in blocks of malloc, when they are freed or used \
          again; hand out blocks in random order, and use freed ones later. Blocks above 32 KiB get guard pages.",
     ),
+    row("guard", Number(0, 4_194_303), "0", "KiB", AtStart).help(
+        "Put one block of malloc in many between guard pages, after so many KiB on average: an access out of its \
+         bounds or after its free faults, and is told with the stacks of its allocation and its free. 0: none. For \
+         blocks up to 4 KiB, outside of groups, and not with `harden`. If the program handles SIGSEGV, faults are not \
+         told.",
+    ),
     row("keep", Number(0, u32::MAX - 1), "1", "MiB", AtStart)
         .help("Dirty memory that free runs may keep. Memory above it returns to the system even if it is not idle."),
     row("huge", one_of("system avoid prefer"), "system", "", AtStart).help(

@@ -59,6 +59,10 @@ mutants! {
         "a gap starts anew at each magazine" by "sampled heap"
         - "let word = if old == 0 { self.draw() } else { old };"
         + "let word = if old == 0 || most > 1 { self.draw() } else { old };"
+    in "runtime/src/caches/guard/place.rs":
+        "two threads take one place for a guarded block" by "guarded blocks"
+        - "old % 4 == from as u64 && self.state.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok()"
+        + "self.state.store(new, Ordering::Relaxed);\n        old % 4 == from as u64"
     in "runtime/src/profile/sampling.rs":
         "the profile counts a sample twice" by "sampled heap"
         - "let site = tables.allocated(stack, labels, figures)?;"

@@ -23,6 +23,7 @@ mod tests;
 use crate::process;
 use crate::sync::{AtomicU64, Ordering};
 use core::arch::asm;
+use core::ffi::{CStr, c_char};
 use core::ops::Range;
 use row::{Base, Row, Save};
 use tables::Module;
@@ -111,6 +112,23 @@ pub fn code_of_malloc() -> Range<usize> {
     let range = Module::at(malloc as *const () as usize).map_or(0..0, code);
     let is_ours = range.contains(&(capture as *const () as usize));
     if is_ours && !range.contains(&(process::auxiliary(ENTRY) as usize)) { range } else { 0..0 }
+}
+
+/// File and offset of the call before a return address, as `addr2line` wants them. None: no module has it, or the C
+/// library cannot tell.
+///
+/// Takes no lock, and is safe in signal handlers. The file's name stays as long as the module.
+pub fn place_of(call: usize) -> Option<(&'static CStr, usize)> {
+    /// The name of the executed file.
+    const FILE_NAME: u64 = 31;
+    let call = call.checked_sub(1)?;
+    let (base, name) = Module::at(call)?.base_and_name()?;
+    let name = match name.is_empty() {
+        // SAFETY: the kernel's string, which lasts as long as the process.
+        true => unsafe { CStr::from_ptr(process::auxiliary(FILE_NAME) as *const c_char) },
+        false => name,
+    };
+    Some((name, call.wrapping_sub(base)))
 }
 
 struct Walk {

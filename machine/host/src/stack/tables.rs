@@ -4,7 +4,7 @@
 
 use super::row::{Base, Row, Save};
 use core::arch::asm;
-use core::ffi::c_void;
+use core::ffi::{CStr, c_char, c_void};
 use core::ops::Range;
 
 /// A module that is loaded, as `struct dl_find_object` of glibc describes it.
@@ -14,10 +14,18 @@ pub struct Module {
     flags: u64,
     start: usize,
     end: usize,
-    link_map: usize,
+    link_map: *const LinkMap,
     /// The module's `.eh_frame_hdr`.
     header: *const u8,
     reserved: [u64; 7],
+}
+
+/// The start of `struct link_map` (`link.h`).
+#[derive(Debug)]
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+    name: *const c_char,
 }
 
 type FindObject = unsafe extern "C" fn(*const c_void, *mut Module) -> i32;
@@ -42,8 +50,14 @@ impl Module {
         }
         // SAFETY: a function of this type (`dlfcn.h`).
         let find = unsafe { core::mem::transmute::<*const c_void, FindObject>(find) };
-        let mut module =
-            Module { flags: 0, start: 0, end: 0, link_map: 0, header: core::ptr::null(), reserved: [0; 7] };
+        let mut module = Module {
+            flags: 0,
+            start: 0,
+            end: 0,
+            link_map: core::ptr::null(),
+            header: core::ptr::null(),
+            reserved: [0; 7],
+        };
         // SAFETY: the function writes to `module`, and takes no lock.
         let found = unsafe { find(code as *const c_void, &raw mut module) } == 0;
         (found && !module.header.is_null()).then_some(module)
@@ -52,6 +66,14 @@ impl Module {
     /// The addresses from its start to its end.
     pub fn code(&self) -> Range<usize> {
         self.start..self.end
+    }
+
+    /// Added to the addresses of its file; and the file's name, which is empty for the program.
+    pub fn base_and_name(&self) -> Option<(usize, &'static CStr)> {
+        // SAFETY: null, or the loader's, as long as the module is loaded.
+        let map = unsafe { self.link_map.as_ref() }?;
+        // SAFETY: a name of the loader's.
+        Some((map.base, if map.name.is_null() { c"" } else { unsafe { CStr::from_ptr(map.name) } }))
     }
 
     /// Tells modules apart that were at the same place at different times.

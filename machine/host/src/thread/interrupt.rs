@@ -1,5 +1,6 @@
 //! Interrupting a thread, and checking whether this code may have interrupted one.
 
+use super::trap::{self, Action, NOBODYS, ON_STACK, RESTART, sigaction};
 use crate::sync::{AtomicPtr, Ordering};
 use crate::{process, syscall};
 use core::ffi::c_int;
@@ -7,24 +8,8 @@ use core::ptr::{null, null_mut};
 
 /// A signal that is ignored by default, so a stray one does no harm.
 const SIGNAL: c_int = 23;
-const RESTART: c_int = 0x1000_0000;
-const ON_STACK: c_int = 0x0800_0000;
-/// The two actions that are not handlers: the default, and to ignore it.
-const NOBODYS: [usize; 2] = [0, 1];
 /// Signals for a thread's own fault, and abort's. Their handlers do not run at arbitrary moments.
 const OF_FAULTS: [usize; 5] = [4, 6, 7, 8, 11];
-
-#[repr(C)]
-struct Action {
-    handler: usize,
-    mask: [u64; 16],
-    flags: c_int,
-    restorer: usize,
-}
-
-unsafe extern "C" {
-    fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int;
-}
 
 static HANDLER: AtomicPtr<fn()> = AtomicPtr::new(null_mut());
 
@@ -96,5 +81,6 @@ fn kernel_action(signal: usize) -> (bool, bool) {
     // SAFETY: the kernel writes the action.
     let _ = unsafe { syscall::call(syscall::RT_SIGACTION, arguments) };
     let [handler, flags, ..] = action;
-    (!NOBODYS.contains(&handler) || flags & ONCE != 0, flags & NESTS != 0)
+    let is_programs = !NOBODYS.contains(&handler) && !trap::is_only_ours(handler);
+    (is_programs || flags & ONCE != 0, flags & NESTS != 0)
 }

@@ -7,6 +7,7 @@ mod block;
 mod identity;
 mod interrupt;
 mod spawn;
+mod trap;
 
 pub(crate) use block::block_offset;
 pub use block::{ascend, before_fork, descend, id, is_alone, on_fork_in_child};
@@ -17,3 +18,4 @@ pub use identity::{
 pub(crate) use identity::{fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, slotless, tid};
 pub use interrupt::{interrupt, may_be_in_handler, on_interrupt};
 pub use spawn::{Work, prepare_to_spawn, spawn};
+pub use trap::{After, Fault, on_fault};

@@ -199,8 +199,18 @@ impl Engine {
             // SAFETY: the range belongs to the simulated process.
             syscall::MPROTECT => unsafe { syscall::on_host(number, arguments) },
             syscall::MADVISE => {
-                if third == vm::MADV_DONTNEED {
+                if matches!(third, vm::MADV_DONTNEED | vm::MADV_GUARD_INSTALL) {
                     self.lines.forget(at, at + bytes);
+                }
+                // The host may be too old for marks. Any way to close a page does here.
+                let access = match third {
+                    vm::MADV_GUARD_INSTALL => Some(vm::Access::None),
+                    vm::MADV_GUARD_REMOVE => Some(vm::Access::ReadWrite),
+                    _ => None,
+                };
+                if let Some(access) = access {
+                    // SAFETY: as below.
+                    return unsafe { syscall::on_host(syscall::MPROTECT, [at, bytes, access.protection(), 0, 0, 0]) };
                 }
                 if third == vm::MADV_WIPEONFORK && self.settings.is_broken(Defect::NoWipe) {
                     return Ok(0);

@@ -5,6 +5,9 @@ mod block;
 mod identity;
 mod interrupt;
 mod spawn;
+#[path = "../../../host/src/thread/trap.rs"]
+#[allow(dead_code, reason = "the host asks more about its signals")]
+mod trap;
 
 pub(crate) use block::Zeroes;
 pub use block::{ascend, before_fork, descend, id, is_alone, on_fork_in_child};
@@ -16,3 +19,4 @@ pub use identity::{
 pub(crate) use identity::{fallback_slot, held_ranks, is_alive, is_gone, lock_identity, set_held_ranks, slotless, tid};
 pub use interrupt::{interrupt, may_be_in_handler, on_interrupt};
 pub use spawn::{Work, prepare_to_spawn, spawn};
+pub use trap::{After, Fault, on_fault};

@@ -34,7 +34,7 @@ impl Moment {
 /// Reports an error at an object of `cache`, and aborts unless the program goes on.
 #[cold]
 pub(super) fn report(cache: &CacheState, layout: Layout, whole: *mut u8, found: Found, moment: Moment) {
-    finding(|| tell_error(cache, layout, whole, found, moment));
+    finding(&mut || tell_error(cache, layout, whole, found, moment));
 }
 
 fn tell_error(cache: &CacheState, layout: Layout, whole: *mut u8, found: Found, moment: Moment) {
@@ -80,7 +80,7 @@ fn tell_error(cache: &CacheState, layout: Layout, whole: *mut u8, found: Found, 
 /// Reports a free to `cache` of a pointer that is none of its objects, and aborts unless the program goes on.
 #[cold]
 pub(super) fn report_stranger(cache: &CacheState, object: *mut u8, from: usize) {
-    finding(|| tell_stranger(cache, object, from));
+    finding(&mut || tell_stranger(cache, object, from));
 }
 
 fn tell_stranger(cache: &CacheState, object: *mut u8, from: usize) {
