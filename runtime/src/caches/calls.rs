@@ -17,7 +17,7 @@ pub(crate) fn calls(rows: Option<&Rows>, from: usize, work: &mut dyn FnMut(&[usi
     let mut frames = [0; DEPTH + OWN];
     let count = rows.map_or(0, |rows| stack::capture(rows, &mut frames));
     let (known, from_only) = (&frames[..count], if from == 0 { &[][..] } else { &[from] });
-    let own = stack::code_of_malloc();
+    let own = rows.map_or(0..0, Rows::code_of_malloc);
     let start = known.iter().position(|&frame| frame == from && !own.contains(&frame));
     let start = start.or_else(|| known.iter().position(|frame| !own.contains(frame)));
     work(start.map_or(from_only, |start| &known[start..]));

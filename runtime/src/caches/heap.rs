@@ -308,6 +308,9 @@ pub(super) fn begin() -> bool {
         let is_made = vm::protect(segment, FIRST_SEGMENT, vm::Access::ReadWrite)
             && vm::protect(metadata, bytes - FIRST_SEGMENT - GUARD, vm::Access::ReadWrite)
             && (*base.cast::<Heap>()).begin((map, entries), extent, (segment, FIRST_SEGMENT));
+        if is_made {
+            crate::cpu_cache::begin_in(Region::at(base));
+        }
         if !(is_made && root::install(base)) {
             guarded::release(segment, bytes);
         }

@@ -24,6 +24,7 @@ use crate::central::CacheRef;
 use crate::layout::{self, HeaderWord, Region, header};
 use crate::page_heap::PAGE;
 use crate::page_heap::guarded::mixed;
+use crate::settings::Key;
 use machine::process;
 use machine::sync::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
@@ -32,6 +33,28 @@ use machine::sync::{AtomicU16, AtomicU64, Ordering::Relaxed};
 const SAMPLE: u16 = 1 << 15;
 /// Most objects that are drawn at once. A refund fits above it.
 pub const MOST: u16 = SAMPLE - 2048;
+
+const PROFILE: Key = Key::of("profile");
+const GAP_KIB: Key = Key::of("profile.gap_kib");
+
+/// The mean gap of the heap profile that the settings say; 0: none is wanted from the start.
+pub fn wanted_mean() -> u64 {
+    const FILE: Key = Key::of("profile.file");
+    let is_wanted = PROFILE.said().map_or(FILE.said().is_some(), |value| value != 0);
+    if is_wanted { usual_mean() } else { 0 }
+}
+
+/// The mean gap of the settings, wanted or not.
+pub fn usual_mean() -> u64 {
+    GAP_KIB.get() << 10
+}
+
+/// Begins to sample in a region that is not installed yet, if the settings say so: no magazine exists.
+pub fn begin_in(region: Region) {
+    let at = region.at_offset(header::SAMPLING).cast::<Sampling>();
+    // SAFETY: this part of the header is ours, zeroes are valid, and no other thread knows the region.
+    unsafe { (*at).profile.store(wanted_mean(), Relaxed) };
+}
 
 /// Mean bytes between two samples of each kind; 0: none is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,7 +18,7 @@ mod slow_path;
 mod tier;
 
 pub use drain::{Drained, Reclaimed, Which};
-pub use gap::{Claim, Gap, Kinds, MOST as MOST_OF_A_GAP, Means, left_of_gap, means};
+pub use gap::{Claim, Gap, Kinds, MOST as MOST_OF_A_GAP, Means, begin_in, left_of_gap, means, usual_mean, wanted_mean};
 pub use retire::RetireSlots;
 pub use slot_word::{Side, SlotWord};
 pub use tier::{At, CpuCaches, Watch};

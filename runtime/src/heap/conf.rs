@@ -67,9 +67,7 @@ pub fn apply_environment() {
     if GUARD.get() > 0 && !heap().begin_guard(GUARD.get() << 10) {
         complain(format_args!("guard: there is no memory for it, or another setting serves malloc's classes"));
     }
-    if let Err(why) = profile::begin() {
-        complain(format_args!("profile: {why}"));
-    }
+    profile::begin();
     let cpus = POSSIBLE_CPUS.said().map_or(slot::possible().min(slot::MAX), |cpus| cpus as usize);
     if !LAZY.is_on() && !lay_out(cpus) {
         complain(format_args!("no memory for lazy:off; what was not prepared is made when it is used"));

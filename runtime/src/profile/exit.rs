@@ -4,45 +4,41 @@ use super::pprof::{At, write};
 use super::reading::place;
 use super::sampling::start;
 use super::state::PLACE;
-use crate::caches::{enter, known_at, made_at};
+use crate::caches::known_at;
+use crate::cpu_cache::wanted_mean;
 use crate::misuse::Line;
 use crate::settings::{self, ALL_PROCESSES, Key, LONGEST_PATH};
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 use machine::file::{self, File};
 use machine::process::{self, Error};
+use machine::root;
 
 const PROFILE: Key = Key::of("profile");
-pub(super) const GAP: Key = Key::of("profile.gap_kib");
 const FILE: Key = Key::of("profile.file");
 
-/// Begins to sample if the settings say so. Error: there is no memory.
-pub(crate) fn begin() -> Result<(), &'static str> {
-    const NO_MEMORY: &str = "there is no memory for it";
-    let path = FILE.said().and_then(|_| settings::text_of("profile.file"));
-    let is_wanted = PROFILE.said().map_or(path.is_some(), |value| value != 0);
-    if !is_wanted {
-        return Ok(());
+/// Sees to the file at exit if the settings say so. Samples begin with the heap, which may exist already; without a
+/// heap a process has some KiB.
+pub(crate) fn begin() {
+    if wanted_mean() == 0 {
+        return;
     }
-    if !enter() || !start(GAP.get() << 10) {
-        return Err(NO_MEMORY);
+    if root::is_installed() {
+        start(wanted_mean());
     }
-    if let (Some(path), Some(profile)) = (path, made_at(&PLACE)) {
-        // SAFETY: no thread reads it before the exit.
-        let own = unsafe { &mut *profile.path.get() };
-        own.iter_mut().zip(path.as_bytes()).for_each(|(to, &from)| *to = from);
+    if FILE.said().is_some() {
         process::keep_standard_error();
         process::at_exit(write_file);
     }
-    Ok(())
 }
 
 /// Writes the file, and tells of a failure. Processes that others started write none without a sample.
 extern "C" fn write_file() {
-    let Some(profile) = known_at(&PLACE) else { return };
     // SAFETY: it does not change any more.
-    let pattern = unsafe { &*profile.path.get() };
-    let pattern = pattern.split(|&byte| byte == 0).next().unwrap_or(&[]);
+    let known = known_at(&PLACE).map_or(&[][..], |profile| unsafe { &*profile.path.get() });
+    let known = known.split(|&byte| byte == 0).next().filter(|path| !path.is_empty());
+    // A program that was sampled may have written over its environment since.
+    let Some(pattern) = known.or_else(|| settings::text_of("profile.file").map(str::as_bytes)) else { return };
     let named = PROFILE.get();
     let is_own = named != ALL_PROCESSES && named == u64::from(process::id());
     if !is_own && place(0).is_none() {

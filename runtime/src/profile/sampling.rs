@@ -1,8 +1,8 @@
 //! Samples: when one is taken, with its stack and labels, and when its block is freed.
 
 use super::state::{PLACE, Profile};
-use super::table::{Figures, Labels, Tables};
-use crate::caches::{calls, enter, heap, known_at, made_at};
+use super::table::{Figures, Labels};
+use crate::caches::{calls, enter, heap, known_at};
 use crate::central::CacheRef;
 use crate::cpu_cache::{Claim, Gap, Means, means};
 use core::ptr::{with_exposed_provenance_mut, without_provenance_mut};
@@ -29,9 +29,7 @@ pub(super) fn begin_sampling(mean: u64) -> bool {
     if !enter() {
         return false;
     }
-    let Some(profile) = made_at(&PLACE) else { return false };
-    let has_memory = |tables: &mut Tables| tables.arrays.is_some() || profile.map_memory(tables);
-    let is_ready = profile.locked(has_memory) == Some(true);
+    let is_ready = Profile::ready().is_some();
     if is_ready {
         heap().cpu.begin_sampling(Means { profile: mean.max(1), ..means() });
     }
@@ -123,8 +121,8 @@ pub(crate) fn resized(block: *mut u8, bytes: usize, group: &str) {
 /// profile learns when it is freed; without, it is never told as live.
 #[inline(never)]
 fn born(block: Option<*mut u8>, bytes: usize, probability: f64, caller: Caller<'_>) {
-    let Some(profile) = known_at(&PLACE) else { return };
-    let labels = Labels::of(process::thread_name(), caller.group, thread::region());
+    let Some(profile) = Profile::ready() else { return };
+    let labels = Labels::of(caller.group, thread::region());
     // SAFETY: null, or memory that stays.
     let rows = unsafe { profile.rows.load(Ordering::Acquire).as_ref() };
     calls(rows, caller.from, &mut |stack| profile.born_at(stack, labels, block, bytes, probability));
@@ -135,7 +133,8 @@ impl Profile {
     fn born_at(&self, stack: &[usize], labels: Labels, block: Option<*mut u8>, bytes: usize, probability: f64) {
         let (figures, now) = (Figures::of(bytes, probability), clock::now_ns());
         let noted = self.locked(|tables| {
-            let site = tables.allocated(stack, labels, figures)?;
+            let thread = tables.name_of_thread(thread::identity(), now, process::thread_name)?;
+            let site = tables.allocated(stack, labels.of_thread(thread), figures)?;
             let index = block.and_then(|_| tables.note(site, figures, now));
             if index.is_none() {
                 tables.not_live(site, figures);

@@ -1,10 +1,10 @@
 //! The state of the profile: its lock, its tables, and samples that wait to be forgotten.
 
 use super::table::{Arrays, SAMPLES, Tables};
-use crate::caches::heap;
+use crate::caches::{heap, made_at};
 use crate::layout::{HeaderWord, header};
 use crate::page_heap::guarded;
-use crate::settings::LONGEST_PATH;
+use crate::settings::{self, LONGEST_PATH};
 use core::cell::UnsafeCell;
 use machine::stack::Rows;
 use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
@@ -26,7 +26,7 @@ pub struct Profile {
     tags: AtomicPtr<Tags>,
     pub rows: AtomicPtr<Rows>,
     tables: UnsafeCell<Tables>,
-    /// The path of the file at exit, which one thread writes before the program runs; zeroes: none.
+    /// The path of the file at exit, written with the first sample, under the lock; zeroes: none.
     pub path: UnsafeCell<[u8; LONGEST_PATH]>,
 }
 
@@ -86,17 +86,32 @@ impl Profile {
         }
     }
 
-    pub fn map_memory(&self, tables: &mut Tables) -> bool {
+    /// The profile, with its memory. None: there is none, or not above the lock's holder.
+    pub fn ready() -> Option<&'static Self> {
+        let profile = made_at(&PLACE)?;
+        if profile.tags.load(Ordering::Acquire).is_null() {
+            profile
+                .locked(|tables| tables.arrays.is_some() || profile.map_memory(tables))
+                .filter(|&is_mapped| is_mapped)?;
+        }
+        Some(profile)
+    }
+
+    fn map_memory(&self, tables: &mut Tables) -> bool {
         let bytes = size_of::<Memory>().next_multiple_of(vm::PAGE);
         let place = heap().page_heap().place(bytes);
         let Some(memory) = guarded::map(place, bytes, vm::PAGE).map(<*mut u8>::cast::<Memory>) else { return false };
         // SAFETY: a fresh mapping, and zeroes are valid.
         let memory = unsafe { &mut *memory };
-        // Release pairs with the acquire in `tag_place`.
+        // Release pairs with the acquire in `tag_place` and `ready`.
         self.tags.store(&raw mut memory.tags, Ordering::Release);
         // The same with `calls`.
         self.rows.store(&raw mut memory.rows, Ordering::Release);
         tables.arrays = Some(&mut memory.arrays);
+        // SAFETY: this thread holds the lock, and nothing reads it before the exit.
+        let path = unsafe { &mut *self.path.get() };
+        let said = settings::text_of("profile.file").unwrap_or("");
+        path.iter_mut().zip(said.as_bytes()).for_each(|(to, &from)| *to = from);
         true
     }
 }

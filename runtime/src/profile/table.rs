@@ -71,9 +71,14 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// A thread's and a group's name, and a region.
-    pub fn of(thread: [u8; 16], group: &str, region: u32) -> Self {
-        let mut labels = Labels { thread, region, ..Labels::default() };
+    /// The same, and a thread's name.
+    pub fn of_thread(self, thread: [u8; 16]) -> Self {
+        Labels { thread, ..self }
+    }
+
+    /// A group's name, and a region.
+    pub fn of(group: &str, region: u32) -> Self {
+        let mut labels = Labels { region, ..Labels::default() };
         labels.group.iter_mut().zip(group.as_bytes()).for_each(|(to, &from)| *to = from);
         labels
     }
@@ -121,9 +126,23 @@ struct Sample {
     born_ns: u64,
 }
 
+/// Threads whose names are kept, by their identity, and for how long: a thread may change its name.
+const NAMED: usize = 256;
+const NAMED_NS: u64 = 10_000_000;
+
+/// A thread's name. All-zero memory: none.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Named {
+    thread: u64,
+    at_ns: u64,
+    name: [u8; 16],
+}
+
 /// The memory of the tables. All-zero memory is empty.
 #[repr(C)]
 pub(super) struct Arrays {
+    names: [Named; NAMED],
     samples: [Sample; SAMPLES],
     sites: [Site; SITES],
     buckets: [u32; BUCKETS],
@@ -166,6 +185,15 @@ impl Default for Regions {
 }
 
 impl Tables {
+    /// The name of a thread with this identity, which `ask` tells: it takes a system call.
+    pub fn name_of_thread(&mut self, thread: u64, now_ns: u64, ask: impl FnOnce() -> [u8; 16]) -> Option<[u8; 16]> {
+        let named = self.arrays.as_mut()?.names.get_mut(thread as usize % NAMED)?;
+        if named.thread != thread || now_ns.wrapping_sub(named.at_ns) > NAMED_NS {
+            *named = Named { thread, at_ns: now_ns, name: ask() };
+        }
+        Some(named.name)
+    }
+
     /// Counts an allocation at a site. None: the tables are full.
     pub fn allocated(&mut self, stack: &[usize], labels: Labels, figures: Figures) -> Option<u32> {
         let site = self.site_of(stack, labels)?;
@@ -434,6 +462,24 @@ mod tests {
         assert_eq!((0..).take_while(|_| note().is_some()).count(), SAMPLES);
         tables.forget(77, 0);
         assert_eq!(tables.note(0, figures(1.0), 0), Some(77));
+    }
+
+    #[test]
+    fn names_of_threads_are_asked_for_again_after_a_while() {
+        let mut tables = tables();
+        let mut ask =
+            |thread, now_ns, name: u8| tables.name_of_thread(thread, now_ns, || [name; 16]).map(|name| name[0]);
+        let other = 3 + NAMED as u64;
+        for (thread, now_ns, name, expected) in [
+            (3, 7, 1, 1),
+            (3, 7 + NAMED_NS, 2, 1),
+            (4, 8, 3, 3),
+            (3, 8 + NAMED_NS, 2, 2),
+            (other, 9, 5, 5),
+            (3, 9, 6, 6),
+        ] {
+            assert_eq!(ask(thread, now_ns, name), Some(expected), "{thread} at {now_ns}");
+        }
     }
 
     #[test]

@@ -6,10 +6,10 @@
 //! Runs at the same time: any thread that does maintenance. If two threads see different counts of tracers, the next
 //! look corrects it. Relaxed, therefore.
 
-use super::exit::GAP;
 use super::sampling::{begin_sampling, is_on, stop};
 use super::state::PLACE;
 use crate::caches::{known_at, made_at};
+use crate::cpu_cache::usual_mean;
 use machine::sync::Ordering;
 use machine::{probe, sandbox, thread};
 
@@ -32,7 +32,7 @@ fn begin() {
     if thread::holds_locks() || sandbox::is_on() {
         return;
     }
-    if begin_sampling(GAP.get() << 10)
+    if begin_sampling(usual_mean())
         && let Some(profile) = made_at(&PLACE)
     {
         profile.is_followed.store(true, Ordering::Relaxed);

@@ -21,7 +21,7 @@ mod tables;
 mod tests;
 
 use crate::process;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use core::arch::asm;
 use core::ffi::{CStr, c_char};
 use core::ops::Range;
@@ -30,10 +30,14 @@ use tables::Module;
 
 const ROWS: usize = 2048;
 
-/// Rows that were found, by the address of code. All-zero memory: none yet.
+/// Rows that were found, by the address of code. All-zero memory is valid: none yet.
 #[derive(Debug)]
-#[repr(transparent)]
-pub struct Rows([Kept; ROWS]);
+#[repr(C)]
+pub struct Rows {
+    kept: [Kept; ROWS],
+    /// [`code_of_malloc`], once it was asked for: its start, and its end or 1.
+    own: [AtomicUsize; 2],
+}
 
 /// A row, and the address that it is for. Two threads may write at once, so only a pair that fits together counts.
 #[derive(Debug)]
@@ -47,7 +51,7 @@ struct Kept {
 impl Rows {
     /// The row for an address in a module.
     fn of(&self, module: &Module, code: usize) -> Option<Row> {
-        let kept = &self.0[(code ^ code >> 11) % ROWS];
+        let kept = &self.kept[(code ^ code >> 11) % ROWS];
         let identity = code as u64 ^ module.identity();
         // Relaxed: `check` proves that both belong together.
         let bits = kept.row.load(Ordering::Relaxed);
@@ -79,7 +83,7 @@ struct Registers {
 /// of them the byte before belongs to the call. Some 20 ns for each frame whose row is known, else about a microsecond.
 #[inline(never)]
 pub fn capture(rows: &Rows, frames: &mut [usize]) -> usize {
-    let mut walk = Walk { at: registers(), is_exact: false, is_checked: false };
+    let mut walk = Walk { at: registers(), is_exact: false, is_checked: false, module: None };
     let mut count = 0;
     while count < frames.len() && walk.step(rows) {
         frames[count] = walk.at.code + usize::from(walk.is_exact);
@@ -101,9 +105,22 @@ fn registers() -> Registers {
     at
 }
 
-/// The code of the C library's `malloc`, if it is this code: of a library that a program has loaded in its place. Else
-/// empty.
-pub fn code_of_malloc() -> Range<usize> {
+impl Rows {
+    /// The code of the C library's `malloc`, if it is this code: of a library that a program has loaded in its place.
+    /// Else empty. It stays the same.
+    pub fn code_of_malloc(&self) -> Range<usize> {
+        let [start, end] = &self.own;
+        // Acquire pairs with the release: a thread that sees the end sees the start. Others store the same.
+        if end.load(Ordering::Acquire) == 0 {
+            let code = code_of_malloc();
+            start.store(code.start, Ordering::Relaxed);
+            end.store(code.end.max(1), Ordering::Release);
+        }
+        start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)
+    }
+}
+
+fn code_of_malloc() -> Range<usize> {
     const ENTRY: u64 = 9;
     unsafe extern "C" {
         fn malloc(bytes: usize) -> *mut u8;
@@ -137,6 +154,8 @@ struct Walk {
     is_exact: bool,
     /// Whether the next stack pointer is only guessed, so that reads must be checked.
     is_checked: bool,
+    /// That of the last call: most calls are within one.
+    module: Option<Module>,
 }
 
 impl Walk {
@@ -144,7 +163,10 @@ impl Walk {
     fn step(&mut self, rows: &Rows) -> bool {
         // A call may be the last instruction of its function.
         let code = self.at.code - usize::from(!self.is_exact);
-        let row = Module::at(code).and_then(|module| rows.of(&module, code));
+        if self.module.as_ref().is_none_or(|module| !module.code().contains(&code)) {
+            self.module = Module::at(code);
+        }
+        let row = self.module.as_ref().and_then(|module| rows.of(module, code));
         match row {
             Some(row) if row.is_last() => false,
             Some(row) if row.is_signal_frame() => self.leave_handler().is_some(),
