@@ -11,6 +11,7 @@ mod arms;
 mod command_lines;
 mod compare;
 mod conf;
+mod control;
 mod doctor;
 mod elf;
 mod failure;

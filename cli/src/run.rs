@@ -13,7 +13,7 @@ use commensal::settings::Values;
 
 use crate::failure::Failure;
 use crate::library::Library;
-use crate::{conf, inspect, program, sigpipe, tune};
+use crate::{conf, control, inspect, program, sigpipe};
 
 /// Run a program with Commensal as its malloc
 #[derive(Args)]
@@ -103,10 +103,10 @@ fn prepare(request: &Run) -> Result<Command, Failure> {
     }
     let mut command = Command::new(path);
     command.arg0(name).args(&request.command[1..]);
-    let page = tune::page_for_this_process();
+    let page = control::page_for_this_process();
     let mut settings = request.settings()?;
     let observe = conf::observe_this_process(std::env::var_os(conf::VARIABLE).as_deref(), &settings);
-    settings.extend(page.as_ref().map(tune::setting).into_iter().chain(observe));
+    settings.extend(page.as_ref().map(control::setting).into_iter().chain(observe));
     conf::preload(&mut command, &library.path, &settings);
     // It stays open in the program.
     std::mem::forget(page);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use watch::{json, left, process, reference, server, text};
 
+use crate::control::Control;
 use crate::failure::Failure;
 use crate::places;
 
@@ -95,6 +96,9 @@ pub fn slabinfo(request: &Slabinfo) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Patience for a process that is asked for its profile: less than pprof's.
+const SECONDS: u32 = 4;
+
 fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
     let at = server::address(address).map_err(|error| Failure::usage(format!("--prometheus: {error:#}")))?;
     // The process must exist at first. It may end later, and then is no longer served.
@@ -103,9 +107,10 @@ fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
         if !at.ip().is_loopback() {
             eprintln!("commensal: every computer that reaches {at} can read these statistics; there is no password");
         }
-        eprintln!("commensal: serving http://{at}{} until interrupted", server::PATH);
+        eprintln!("commensal: serving http://{at}{} and {} until interrupted", server::PATH, server::PROFILES);
     };
-    let Err(why) = server::serve(at, move || process::look(pid), ready);
+    let profile = |pid| Control::of(pid, SECONDS)?.profile();
+    let Err(why) = server::serve(at, move || process::look(pid), profile, ready);
     Err(Failure::of(why))
 }
 

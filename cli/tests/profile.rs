@@ -120,7 +120,8 @@ fn server(leaked: i64) -> Builder {
     builder.name(0x1001, &[("table::Table::grow", "/src/table.rs", 41), ("table::Table::new", "/src/table.rs", 12)]);
     builder.name(0x2001, &[("open_session", "/src/net/session.c", 7)]).name(0x3001, &[(&long, "", 0)]);
     builder.name(0x4001, &[("main", "main.c", 99)]).name(0x5001, &[("bad\u{1b}[2Jname", "x", 0)]);
-    let worker = [("thread", Value::Word("worker")), ("group", Value::Number(2)), ("region", Value::Word("request"))];
+    let worker =
+        [("thread", Value::Word("worker")), ("group", Value::Word("tenant")), ("region", Value::Word("request"))];
     let lived = |ns| [("thread", Value::Word("worker")), ("lifetime", Value::Nanoseconds(ns))];
     builder.sample(&[0x1001, 0x4001], [1, 64 << 20, 1, 64 << 20, 1, 64 << 20], &[("thread", Value::Word("main"))]);
     let (blocks, bytes) = (leaked * 5000, leaked * 520_000);

@@ -431,7 +431,7 @@ impl Server {
             assert!(said.read_line(&mut line).unwrap() > 0, "it ended: {before}");
             let at = line
                 .strip_prefix("commensal: serving http://")
-                .and_then(|line| line.strip_suffix("/metrics until interrupted\n"));
+                .and_then(|line| line.strip_suffix("/metrics and /debug/pprof/heap until interrupted\n"));
             if let Some(at) = at {
                 return Server(server, at.to_owned(), before);
             }

@@ -1,10 +1,10 @@
 //! Forks at any step: children that use heap and counters of which other threads were in the middle.
 
 use crate::blocks::{Block, SIZES, Table};
-use crate::heaps::{Owned, crowd, end};
+use crate::heaps::{Owned, crowd, end, nothing_is_live};
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
 use commensal::counter::LazyCounter;
-use commensal::heap;
+use commensal::{heap, profile};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Ended, Rates, fork, fork_on};
@@ -15,6 +15,8 @@ use std::cell::Cell;
 protocols! {
     "fork": "bare and ordinary forks by threads while others are anywhere in the heap",
         forked, NO_SIGNALS, BOTH => by_ids NoWipe;
+    "sampled forks": "forks while blocks are sampled, each one: the child frees its parent's, and the profile of each tells its own",
+        sampled, NO_SIGNALS, BOTH => by_ids NoWipe;
     "fork in handlers": "forks by signal handlers, on top of threads that are anywhere in the heap",
         forked_by_handlers, Rates { signal: 400, ..Rates::USUAL }, &[Mode::ConcurrencyId] => by_ids NoWipe;
     "guarded blocks": "guarded blocks that other threads than theirs free and move, and a fork child that goes on with them",
@@ -96,6 +98,24 @@ fn forked(seed: u64) -> Outcome {
     let step = |_, owned: &mut Owned, random: &mut Rng| owned.step(&SIZES, &table, random);
     crowd_with_a_child((THREADS, 25), seed, &step, &|owned, random| live(owned, false, random), &Owned::free_all);
     end(&table)
+}
+
+/// With a mean gap of one byte, each block is sampled.
+fn sampled(seed: u64) -> Outcome {
+    if !profile::start(1) {
+        return Err("a profile needs memory, and there is some".into());
+    }
+    let table = Table::new(3);
+    let step = |_, owned: &mut Owned, random: &mut Rng| owned.step(&SIZES, &table, random);
+    let live = |owned: &mut Owned, random: &mut Rng| {
+        live(owned, false, random)?;
+        let told: f64 = profile::sites().map(|reading| reading.site.live().bytes).sum();
+        // Blocks of threads that do not exist here are live for ever. No figure may be below zero.
+        if told < -0.5 { Err("a child tells of less than nothing") } else { Ok(()) }
+    };
+    crowd_with_a_child((THREADS, 12), seed, &step, &live, &Owned::free_all);
+    end(&table)?;
+    nothing_is_live()
 }
 
 /// All blocks are guarded while there is room, or some.

@@ -58,6 +58,7 @@ tests! {
     depot_exchange "depot exchange"
     remote_drain "remote drain"
     sampled_heap "sampled heap"
+    sampled_forks "sampled forks"
     guarded_blocks "guarded blocks"
     span_owners "span owners"
     page_map "page map"

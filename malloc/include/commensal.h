@@ -828,6 +828,48 @@ typedef struct cm_lock_lost {
 /// of its parent's.
 size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_lost *lost);
 
+/* ---- Heap profile ----
+ *
+ * It tells the call sites that allocate and hold memory, from samples. `commensal profile` and pprof read it. Programs that do
+ * nothing of this can be profiled as well: by `commensal run --profile`, by the settings `profile` and `profile.file`,
+ * and, while they run, by `commensal profile PID`.
+ */
+
+/// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: 524,288,
+/// which costs at most a percent of a program's time. Earlier samples stay in the profile.
+///
+/// Returns 0; or -1 with ENOMEM, and nothing has changed.
+///
+/// Time: microseconds, and as long as cm_cache_shrink for each cache. Signal handlers: no. After fork: yes; a child goes
+/// on with its parent's samples.
+int cm_profile_start(size_t mean_bytes);
+
+/// Stops sampling. Blocks that were sampled stay in the profile as live until they are freed.
+///
+/// Time, signal handlers, after fork: as cm_profile_start.
+void cm_profile_stop(void);
+
+/// Writes the profile to a descriptor, in the format of pprof: Protocol Buffers in gzip. It has no names of functions;
+/// readers find them in the program's files.
+///
+/// Returns 0; or -1 with ENOMEM, or with the errno of write(2), and a part may have been written.
+///
+/// Time: some milliseconds for a thousand call sites. Other threads go on meanwhile. Signal handlers: no. After fork:
+/// yes.
+int cm_profile_write(int descriptor);
+
+/// A number for a region of code, for cm_profile_enter: the same for the same name, of which 24 bytes count. 0 if there
+/// are 255 names already, if the name is empty, or if there is no memory: it tags nothing.
+///
+/// Time: a comparison with each known name; keep the number. Signal handlers: no. After fork: yes.
+uint32_t cm_profile_region(const char *name);
+
+/// Tags what the calling thread allocates from now on with a region; 0: with none. Returns the region that it was in, to
+/// be entered again at the end.
+///
+/// Time: two instructions. Signal handlers: yes. After fork: yes.
+uint32_t cm_profile_enter(uint32_t region);
+
 /* ---- Sandboxes ---- */
 
 /// Enters plain mode, in which the library makes only system calls that the C library's malloc and threads make too.

@@ -14,6 +14,7 @@ mod group;
 mod loaded;
 mod locks;
 mod process;
+mod profile;
 mod rcu;
 mod rcu_reader;
 mod sandbox;

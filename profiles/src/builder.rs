@@ -19,8 +19,6 @@ const KINDS: [[&str; 2]; 6] = [
 pub enum Value<'a> {
     /// A word.
     Word(&'a str),
-    /// A number.
-    Number(i64),
     /// Nanoseconds.
     Nanoseconds(i64),
 }
@@ -95,7 +93,6 @@ impl Builder {
             let key = self.string(key);
             match *value {
                 Value::Word(word) => Label { key, str: self.string(word), ..Label::default() },
-                Value::Number(num) => Label { key, num, ..Label::default() },
                 Value::Nanoseconds(num) => Label { key, num, num_unit: self.string("nanoseconds"), ..Label::default() },
             }
         });
@@ -119,7 +116,8 @@ impl Builder {
     fn location(&mut self, address: u64) -> u64 {
         let profile = &mut self.profile;
         *self.locations.entry(address).or_insert_with(|| {
-            let has = |of: &&Mapping| (of.memory_start..of.memory_limit).contains(&(address.saturating_sub(1)));
+            let address = address.saturating_sub(1);
+            let has = |of: &&Mapping| (of.memory_start..of.memory_limit).contains(&address);
             let mapping_id = profile.mapping.iter().find(has).map_or(0, |of| of.id);
             let id = profile.location.len() as u64 + 1;
             profile.location.push(Location { id, mapping_id, address, ..Location::default() });

@@ -45,8 +45,16 @@ impl Opened {
 
 /// Reads a profile, names its functions, and drops the allocator's frames.
 pub fn open(path: &Path) -> anyhow::Result<Opened> {
-    let mut raw = read::file(path)?;
+    Ok(named(read::file(path)?))
+}
+
+/// The same for the bytes of a file.
+pub fn of_bytes(bytes: &[u8]) -> anyhow::Result<Opened> {
+    Ok(named(read::profile(bytes)?))
+}
+
+fn named(mut raw: proto::Profile) -> Opened {
     let warnings = names::add(&mut raw, Path::new(names::DEBUG_FILES));
     trim::allocator_frames(&mut raw);
-    Ok(Opened { raw, warnings })
+    Opened { raw, warnings }
 }

@@ -43,17 +43,16 @@ pub fn add(profile: &mut Profile, debug_files: &Path) -> Vec<String> {
     warnings
 }
 
-/// Where in the mapping's file the call is that returns to this address.
+/// The place in the mapping's file of an address in a call.
 pub fn offset(mapping: &Mapping, address: u64) -> Option<u64> {
-    let call = address.checked_sub(1)?;
-    call.checked_sub(mapping.memory_start)?.checked_add(mapping.file_offset)
+    address.checked_sub(mapping.memory_start)?.checked_add(mapping.file_offset)
 }
 
 /// Finds the mapping of locations that name none.
 fn assign_mappings(profile: &mut Profile) {
     let mappings = &profile.mapping;
     for location in profile.location.iter_mut().filter(|of| of.mapping_id == 0) {
-        let call = location.address.saturating_sub(1);
+        let call = location.address;
         let mapping = mappings.iter().find(|of| (of.memory_start..of.memory_limit).contains(&call));
         location.mapping_id = mapping.map_or(0, |of| of.id);
     }

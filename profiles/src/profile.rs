@@ -119,8 +119,8 @@ pub struct Sample {
     pub stack: Stack,
     /// The thread's name.
     pub thread: Option<String>,
-    /// The memory group's number.
-    pub group: Option<i64>,
+    /// The memory group's name.
+    pub group: Option<String>,
     /// The region's name.
     pub region: Option<String>,
     /// The most nanoseconds that the blocks lived; of blocks that were freed.
@@ -142,6 +142,8 @@ pub struct Profile {
     pub samples: Vec<Sample>,
     /// The measures that it has.
     pub measures: Vec<Measure>,
+    /// The one to show first, as the profiler says.
+    pub first: Option<Measure>,
     /// The mean gap between sampled bytes, or 0.
     pub mean_gap_bytes: u64,
     /// How many samples the profiler had no room for.
@@ -174,7 +176,7 @@ impl Profile {
             Sample {
                 stack: of.location_id.iter().flat_map(|id| stacks.of(*id)).cloned().collect(),
                 thread: word("thread"),
-                group: number("group"),
+                group: word("group"),
                 region: word("region"),
                 lifetime_ns: number("lifetime").map(|ns| ns.max(0) as u64),
                 amounts,
@@ -186,6 +188,7 @@ impl Profile {
         Ok(Self {
             samples: raw.sample.iter().map(sample).collect(),
             measures: Measure::ALL.into_iter().filter(|of| columns[*of as usize][0].is_some()).collect(),
+            first: first(raw),
             mean_gap_bytes: if is_in_bytes { raw.period.max(0) as u64 } else { 0 },
             lost_samples: lost.fold(0, u64::saturating_add),
             duration_ns: raw.duration_nanos.max(0) as u64,
@@ -204,6 +207,11 @@ impl Profile {
     pub fn fullest(&self) -> Option<Measure> {
         self.measures.iter().copied().find(|measure| self.total(*measure).bytes > 0)
     }
+}
+
+fn first(raw: &proto::Profile) -> Option<Measure> {
+    let said = raw.string(raw.default_sample_type);
+    Measure::ALL.into_iter().find(|measure| measure.kinds()[0].contains(&said.as_str()))
 }
 
 fn column(raw: &proto::Profile, kinds: &[&str]) -> Option<usize> {

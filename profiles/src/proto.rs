@@ -143,7 +143,7 @@ pub struct Location {
     /// Its mapping, or 0.
     #[prost(uint64, tag = "2")]
     pub mapping_id: u64,
-    /// The return address.
+    /// An address within the call.
     #[prost(uint64, tag = "3")]
     pub address: u64,
     /// The functions there, the innermost inlined one first.

@@ -28,8 +28,6 @@ pub enum Key {
     Stack(Stack),
     /// A function or a word.
     Word(String),
-    /// A number.
-    Number(i64),
     /// Blocks that were freed lived at most so many nanoseconds.
     Lifetime(u64),
     /// The samples do not say.
@@ -82,7 +80,7 @@ fn key(sample: &Sample, by: By) -> Key {
         By::Site(depth) => Key::Stack(innermost(sample, depth)),
         By::Function => word(&sample.stack.first().map(|frame| frame.function.clone())),
         By::Thread => word(&sample.thread),
-        By::Group => sample.group.map_or(Key::None, Key::Number),
+        By::Group => word(&sample.group),
         By::Region => word(&sample.region),
         By::Lifetime => sample.lifetime_ns.map_or(Key::None, Key::Lifetime),
     }

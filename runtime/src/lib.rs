@@ -47,6 +47,7 @@ mod global;
 /// Fills in the upcalls, where both sides are known.
 const UPCALLS: upcalls::Upcalls = upcalls::Upcalls {
     maintain: heap::maintain,
+    poll: heap::control::poll,
     write_statistics: heap::statistics::write_due,
     before_a_thread: upkeep::before_a_thread,
     report_mixed_caches: caches::report_mixed_caches,

@@ -4,6 +4,8 @@
 pub struct Upcalls {
     /// The hook of the slow paths: something may be due in the slot where the thread runs, or ran.
     pub maintain: fn(visit: Visit),
+    /// An operator may have a request.
+    pub poll: fn(),
     /// The statistics page may be due; says whether a thread of the runtime is about to rest. A lock may be held.
     pub write_statistics: fn(rest: Rest),
     /// The process is about to have a second thread.

@@ -5,13 +5,16 @@ mod common;
 use commensal::caches::{ObjectCache, Wanted};
 use commensal::group::Group;
 use commensal::heap;
+use commensal::machine::probe;
 use commensal::profile::{self, Figures};
+use commensal::upkeep;
 use common::child::in_both_modes;
 use common::forked;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 const MEAN: u64 = 16 << 10;
 
@@ -125,6 +128,50 @@ fn each_allocation_is_counted_once() {
             heap::check::check_gaps(bytes, count.load(Ordering::Relaxed));
         }
         assert_eq!(profile::sites().count(), 0, "samples were to be rare");
+    });
+}
+
+/// Planted bugs: upkeep does not look, the slow paths do not look, a tracer ends samples that the program began.
+#[test]
+fn samples_begin_and_end_with_a_tracer_unless_the_program_began_them() {
+    in_both_modes(|| {
+        upkeep::set_knob("shepherd", 0).expect("a setting");
+        let mut live = Vec::new();
+        let mut on_slow_paths_until = |is_on: bool| {
+            let end = Instant::now() + Duration::from_secs(20);
+            while profile::is_on() != is_on {
+                assert!(Instant::now() < end, "sampling: {}, and not so for 20 s", !is_on);
+                work(1, &mut live);
+            }
+        };
+        let at_a_tick = || {
+            upkeep::tick();
+            profile::is_on()
+        };
+        probe::attach();
+        on_slow_paths_until(true);
+        probe::detach();
+        on_slow_paths_until(false);
+        probe::attach();
+        assert!(at_a_tick());
+        profile::stop();
+        assert!(at_a_tick(), "a tracer asks for samples");
+        probe::detach();
+        assert!(!at_a_tick());
+
+        assert!(profile::start(MEAN));
+        probe::attach();
+        assert!(at_a_tick());
+        probe::detach();
+        assert!(at_a_tick(), "the program asks for samples");
+        profile::stop();
+        assert!(!at_a_tick());
+
+        probe::attach();
+        assert!(at_a_tick());
+        assert!(profile::start(MEAN));
+        probe::detach();
+        assert!(at_a_tick(), "the program asks for samples since then");
     });
 }
 

@@ -1,5 +1,5 @@
-//! A server for whoever scrapes: it looks at the pages when it is asked, and at no other time, and answers at `/metrics`
-//! over HTTP/1.1.
+//! A server for whoever scrapes: it looks at the pages when it is asked, and at no other time, and answers over HTTP/1.1:
+//! at `/metrics` with all figures, and at `/debug/pprof/heap?pid=NUMBER` with the heap profile of a process.
 //!
 //! Not a web server, which would bring its own pool of threads: that of `tiny_http` lets silent clients hold up others.
 //! This one reads a request's head, answers, and closes. Each request has a thread, some seconds at most for its head of
@@ -12,15 +12,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::openmetrics::{self, Scrape};
 use crate::process::{Gone, Process};
 
 /// Where the text is.
 pub const PATH: &str = "/metrics";
+/// Where heap profiles are, as pprof asks for them.
+pub const PROFILES: &str = "/debug/pprof/heap";
 /// What the text is.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const BYTES: &str = "application/octet-stream";
 const PLAIN: &str = "text/plain; charset=utf-8";
 /// What may be done there.
 const ALLOWED: &str = "GET, HEAD";
@@ -45,15 +48,18 @@ pub fn address(text: &str) -> Result<SocketAddr> {
     })
 }
 
-/// Serves what `look` finds, with why other pages could not be read, until the process ends. `ready` is told where.
+/// Serves what `look` finds, with why other pages could not be read, and what `profile` gets of a process, until this
+/// process ends. `ready` is told where.
 pub fn serve(
     at: SocketAddr, look: impl Fn() -> (Vec<Process>, Vec<anyhow::Error>) + Send + Sync + 'static,
-    ready: impl FnOnce(SocketAddr),
+    profile: impl Fn(u32) -> Result<Vec<u8>> + Send + Sync + 'static, ready: impl FnOnce(SocketAddr),
 ) -> Result<Infallible> {
     let listener = TcpListener::bind(at)
         .with_context(|| format!("cannot serve at {at}; another program may have the port, so take another one"))?;
     ready(listener.local_addr().unwrap_or(at));
     let gone = Mutex::new(Gone::default());
+    let look = Arc::new(look);
+    let only = Arc::clone(&look);
     let text = move || {
         // Who looked first counts first: else one that is forgotten meanwhile would count twice.
         let mut known = gone.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,43 +68,79 @@ pub fn serve(
         drop(known);
         openmetrics::text(Scrape { processes, gone, unreadable: unreadable.len() as u64 })
     };
-    answer_all(&listener, MOST_CONNECTIONS, text)
+    let profile = move |query: &str| {
+        let given = query.split('&').find_map(|pair| pair.strip_prefix("pid="));
+        let pid = match given {
+            Some(pid) => pid.parse().with_context(|| format!("pid is {pid:?}; expected the number of a process"))?,
+            None => only_one(&only().0)?,
+        };
+        profile(pid)
+    };
+    answer_all(&listener, MOST_CONNECTIONS, move |path, query| match path {
+        PATH => Answer::new("200 OK", OPENMETRICS, text()),
+        PROFILES => match profile(query) {
+            Ok(profile) => Answer::new("200 OK", BYTES, profile),
+            Err(why) => Answer::new("404 Not Found", PLAIN, format!("{why:#}\n")),
+        },
+        "/" => Answer::new("200 OK", PLAIN, format!("{PLACES}\n")),
+        _ => Answer::new("404 Not Found", PLAIN, format!("nothing is here; {PLACES}\n")),
+    })
 }
 
-/// Answers with what `text` makes, `most` requests at once, for ever; those beyond are closed without an answer.
-fn answer_all(listener: &TcpListener, most: usize, text: impl Fn() -> String + Send + Sync + 'static) -> ! {
-    // Whoever is answered has a copy of the text's maker until then, also if it panics.
-    let text = Arc::new(text);
+const PLACES: &str = "metrics are at /metrics, heap profiles at /debug/pprof/heap?pid=NUMBER";
+
+fn only_one(processes: &[Process]) -> Result<u32> {
+    let running = processes.iter().filter(|process| process.kernel.is_some()).map(|process| process.pid);
+    let running: Vec<u32> = running.collect();
+    match running[..] {
+        [pid] => Ok(pid),
+        _ => bail!("{} processes run under the library: {running:?}; say which one by ?pid=NUMBER", running.len()),
+    }
+}
+
+/// Status, media type and body.
+struct Answer(&'static str, &'static str, Vec<u8>);
+
+impl Answer {
+    fn new(status: &'static str, media_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Answer(status, media_type, body.into())
+    }
+}
+
+/// Answers with what `make` makes of a path and a query, `most` requests at once, for ever; those beyond are closed
+/// without an answer.
+fn answer_all(listener: &TcpListener, most: usize, make: impl Fn(&str, &str) -> Answer + Send + Sync + 'static) -> ! {
+    // Whoever is answered has a copy of the answer's maker until then, also if it panics.
+    let make = Arc::new(make);
     loop {
         let Ok((stream, _)) = listener.accept() else {
             thread::sleep(PAUSE);
             continue;
         };
-        if Arc::strong_count(&text) <= most {
-            let text = Arc::clone(&text);
+        if Arc::strong_count(&make) <= most {
+            let make = Arc::clone(&make);
             // Where there can be no more threads it is closed as well.
-            let _ = thread::Builder::new().spawn(move || answer(&stream, &*text));
+            let _ = thread::Builder::new().spawn(move || answer(&stream, &*make));
         }
     }
 }
 
-fn answer(stream: &TcpStream, text: &impl Fn() -> String) -> io::Result<()> {
-    let (status, media_type, text, has_body) = match read_head(&mut Timed::new(stream))? {
-        Ok((path, has_body)) => match path.as_str() {
-            PATH => ("200 OK", OPENMETRICS, text(), has_body),
-            "/" => ("200 OK", PLAIN, format!("metrics are at {PATH}\n"), has_body),
-            _ => ("404 Not Found", PLAIN, format!("nothing is here; metrics are at {PATH}\n"), has_body),
-        },
-        Err(status) => (status, PLAIN, format!("{status}; only {ALLOWED} of {PATH}\n"), true),
+fn answer(stream: &TcpStream, make: &impl Fn(&str, &str) -> Answer) -> io::Result<()> {
+    let (Answer(status, media_type, body), has_body) = match read_head(&mut Timed::new(stream))? {
+        Ok((target, has_body)) => {
+            let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+            (make(path, query), has_body)
+        }
+        Err(status) => (Answer::new(status, PLAIN, format!("{status}; only {ALLOWED}; {PLACES}\n")), true),
     };
-    let length = text.len();
+    let length = body.len();
     // The standard wants to know what is allowed with 405, and lets it be said with all others.
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\nAllow: {ALLOWED}\r\nConnection: close\r\n\r\n"
     );
     let mut answer = Timed::new(stream);
     answer.write_all(head.as_bytes())?;
-    if has_body { answer.write_all(text.as_bytes()) } else { Ok(()) }
+    if has_body { answer.write_all(&body) } else { Ok(()) }
 }
 
 /// A stream until a moment, however little of it is read or written at once.
@@ -136,7 +178,7 @@ impl Write for Timed<'_> {
     }
 }
 
-/// A path, and whether the answer has a body; or the status for any other request.
+/// A path with its query, and whether the answer has a body; or the status for any other request.
 type Asked = std::result::Result<(String, bool), &'static str>;
 
 fn read_head(stream: &mut impl Read) -> io::Result<Asked> {
@@ -167,7 +209,7 @@ fn understand(bytes: &[u8]) -> Option<Asked> {
         Ok(httparse::Status::Complete(_)) => {}
         Err(_) => return Some(Err("400 Bad Request")),
     }
-    let path = request.path.unwrap_or("").split('?').next().unwrap_or("").to_owned();
+    let path = request.path.unwrap_or("").to_owned();
     Some(match request.method {
         Some("GET") => Ok((path, true)),
         Some("HEAD") => Ok((path, false)),
@@ -184,6 +226,15 @@ mod tests {
 
     const TEXT: &str = "requests_total 3\n# EOF\n";
     const LONG: usize = 64 << 20;
+
+    /// Answers to requests for metrics.
+    fn places(text: impl Fn() -> String + Send + Sync + 'static) -> impl Fn(&str, &str) -> Answer + Send + Sync {
+        move |path, _| match path {
+            PATH => Answer::new("200 OK", OPENMETRICS, text()),
+            "/" => Answer::new("200 OK", PLAIN, PLACES),
+            _ => Answer::new("404 Not Found", PLAIN, PLACES),
+        }
+    }
 
     /// Serves in its own thread, for ever.
     fn server(run: impl FnOnce(&TcpListener) + Send + 'static) -> SocketAddr {
@@ -220,7 +271,7 @@ mod tests {
 
     #[test]
     fn requests_are_answered() {
-        let at = server(|listener| answer_all(listener, 10, || TEXT.to_owned()));
+        let at = server(|listener| answer_all(listener, 10, places(|| TEXT.to_owned())));
         let (head, body) = ask(at, "GET /metrics?name=x");
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         assert!(format!("{head}\r\n").contains(&format!("Content-Length: {}\r\n", TEXT.len())), "{head}");
@@ -232,9 +283,9 @@ mod tests {
             ("GET /", "200", "metrics are at /metrics"),
             ("GET /metrics/7", "404", "metrics are at /metrics"),
             ("GET /secrets", "404", "metrics are at /metrics"),
-            ("POST /metrics", "405", "only GET, HEAD of /metrics"),
-            ("DELETE /", "405", "only GET, HEAD of /metrics"),
-            ("nonsense", "400", "only GET, HEAD of /metrics"),
+            ("POST /metrics", "405", "only GET, HEAD"),
+            ("DELETE /", "405", "only GET, HEAD"),
+            ("nonsense", "400", "only GET, HEAD"),
         ] {
             let (head, body) = ask(at, what);
             assert!(
@@ -259,7 +310,7 @@ mod tests {
             true => "x".repeat(LONG),
             false => TEXT.to_owned(),
         };
-        let at = server(|listener| answer_all(listener, 100, text));
+        let at = server(|listener| answer_all(listener, 100, places(text)));
         let silent: Vec<TcpStream> = (0..20).map(|_| start(at, "")).collect();
         let unfinished = start(at, "GET /metrics HTTP/1.1\r\nHost: he");
         let deaf: Vec<TcpStream> = (0..DEAF).map(|_| start(at, "GET /metrics HTTP/1.1\r\n\r\n")).collect();
@@ -290,7 +341,7 @@ mod tests {
             finished.lock().unwrap().recv().unwrap();
             TEXT.to_owned()
         };
-        let at = server(|listener| answer_all(listener, 1, text));
+        let at = server(|listener| answer_all(listener, 1, places(text)));
         let first = start(at, "GET /metrics HTTP/1.1\r\n\r\n");
         begun.recv().unwrap();
         let heard = || {
@@ -309,7 +360,7 @@ mod tests {
     /// Who takes a little of the answer now and then goes as well.
     #[test]
     fn answer_to_a_slow_reader_is_cut_off_in_time() {
-        let at = server(|listener| answer_all(listener, 1, || "x".repeat(LONG)));
+        let at = server(|listener| answer_all(listener, 1, places(|| "x".repeat(LONG))));
         let mut slow = start(at, "GET /metrics HTTP/1.1\r\n\r\n");
         let mut heard = vec![0; 128 << 10];
         let mut total = 0;
@@ -343,20 +394,31 @@ mod tests {
     fn processes_are_served() {
         let (send, receive) = std::sync::mpsc::channel();
         let look = || (vec![sample::process(7, 0)], vec![anyhow!("cut off"), anyhow!("damaged")]);
-        thread::spawn(move || serve(address("0").unwrap(), look, move |at| send.send(at).unwrap()));
+        let profile = |pid| if pid == 7 { Ok(b"profile".to_vec()) } else { bail!("no process {pid}") };
+        thread::spawn(move || serve(address("0").unwrap(), look, profile, move |at| send.send(at).unwrap()));
         let at = receive.recv().unwrap();
         assert!(at.ip().is_loopback() && at.port() != 0, "{at}");
         let said = said(at, "GET /metrics HTTP/1.1\r\n\r\n");
         assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("# EOF\n"), "{said}");
         assert!(said.contains("\ncommensal_in_use_bytes{pid=\"7\",program=\"sample\"} "), "{said}");
         assert!(said.contains("\ncommensal_unreadable_pages 2\n"), "{said}");
+        for (what, status, expected) in [
+            ("?pid=7", "200", "profile"),
+            ("?seconds=1&pid=7", "200", "profile"),
+            ("?pid=8", "404", "no process 8"),
+            ("?pid=x", "404", "pid is \"x\"; expected the number of a process"),
+        ] {
+            let (head, body) = ask(at, &format!("GET /debug/pprof/heap{what}"));
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")) && body.contains(expected), "{head} {body}");
+        }
     }
 
     #[test]
     fn port_in_use_is_named() {
         let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = other.local_addr().unwrap();
-        let said = format!("{:#}", serve(at, Default::default, |_| panic!("it is taken")).unwrap_err());
+        let said =
+            format!("{:#}", serve(at, Default::default, |_| bail!("none"), |_| panic!("it is taken")).unwrap_err());
         assert!(said.starts_with(&format!("cannot serve at {at}; another program may have the port")), "{said}");
         assert!(said.contains("in use"), "{said}");
     }

@@ -45,7 +45,7 @@ pub fn diff(request: &Diff) -> Result<ExitCode, Failure> {
     let ((first, before), (second, after)) = (read(&request.before)?, read(&request.after)?);
     // Both mostly have the same files.
     warn(first.warnings.iter().chain(&second.warnings).collect::<BTreeSet<_>>());
-    let (measure, note) = request.which.of(&request.after, &after, Measure::Live)?;
+    let (measure, note) = request.which.of(&request.after, &after, None)?;
     if !before.measures.contains(&measure) {
         let (file, option) = (request.before.display(), words::option(measure));
         return Err(Failure::ours(format!("{file}: has no figures for {option}, as {} has", request.after.display())));

@@ -41,7 +41,7 @@ pub struct Leaks {
 pub fn leaks(request: &Leaks) -> Result<ExitCode, Failure> {
     let (opened, profile) = open(&request.file)?;
     let live = Which { live: true, peak: false, allocated: false };
-    let (measure, _) = live.of(&request.file, &profile, Measure::Live)?;
+    let (measure, _) = live.of(&request.file, &profile, Some(Measure::Live))?;
     let rows = rows(&profile, measure, By::Site(request.depth.into()));
     let json = || {
         json!({

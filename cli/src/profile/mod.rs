@@ -4,6 +4,7 @@
 
 mod diff;
 mod leaks;
+mod running;
 mod show;
 mod words;
 
@@ -26,10 +27,17 @@ use crate::places;
 /// Reads profiles of the library, and those of other profilers in pprof's format. Functions and lines are found in the
 /// program's files, which must be the same as when it ran.
 #[derive(Args)]
-#[command(arg_required_else_help = false)]
+#[command(
+    arg_required_else_help = false,
+    args_conflicts_with_subcommands = true,
+    override_usage = "commensal profile <PID> [OPTIONS]\n       commensal profile show|flame|diff|leaks|symbols [OPTIONS] <FILE>..."
+)]
 pub struct Request {
+    #[command(flatten)]
+    running: running::Running,
+
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Subcommand)]
@@ -70,7 +78,7 @@ struct Symbols {
 #[derive(Args)]
 #[group(multiple = false)]
 struct Which {
-    /// Blocks that were live when the profile was taken (the default)
+    /// Blocks that were live when the profile was taken; the default, unless it was at exit
     #[arg(long)]
     live: bool,
 
@@ -89,9 +97,9 @@ impl Which {
         flags.into_iter().find_map(|(is_set, measure)| is_set.then_some(measure))
     }
 
-    /// The measure that is asked for. If none is, the first of which there is something, and a note if that is not
-    /// `usual`.
-    fn of(&self, file: &Path, profile: &Profile, usual: Measure) -> Result<(Measure, Option<String>), Failure> {
+    /// The measure that is asked for. If none is, `usual` or the one that the profiler says, else the
+    /// first of which there is something, and a note.
+    fn of(&self, file: &Path, profile: &Profile, usual: Option<Measure>) -> Result<(Measure, Option<String>), Failure> {
         if let Some(asked) = self.asked() {
             if profile.measures.contains(&asked) {
                 return Ok((asked, None));
@@ -104,6 +112,7 @@ impl Which {
                 has.join(", ")
             )));
         }
+        let usual = usual.or(profile.first).unwrap_or(Measure::Live);
         if profile.measures.contains(&usual) && profile.total(usual).bytes > 0 {
             return Ok((usual, None));
         }
@@ -116,11 +125,12 @@ impl Which {
 /// Does what is asked.
 pub fn profile(request: &Request) -> Result<ExitCode, Failure> {
     match &request.verb {
-        Verb::Show(request) => show::show(request),
-        Verb::Flame(request) => flame(request),
-        Verb::Diff(request) => diff::diff(request),
-        Verb::Leaks(request) => leaks::leaks(request),
-        Verb::Symbols(request) => symbols(request),
+        None => running::running(&request.running),
+        Some(Verb::Show(request)) => show::show(request),
+        Some(Verb::Flame(request)) => flame(request),
+        Some(Verb::Diff(request)) => diff::diff(request),
+        Some(Verb::Leaks(request)) => leaks::leaks(request),
+        Some(Verb::Symbols(request)) => symbols(request),
     }
 }
 
@@ -146,7 +156,7 @@ fn warn<'a>(warnings: impl IntoIterator<Item = &'a String>) {
 
 fn flame(request: &Flame) -> Result<ExitCode, Failure> {
     let (_, profile) = open(&request.file)?;
-    let (measure, note) = request.which.of(&request.file, &profile, Measure::Live)?;
+    let (measure, note) = request.which.of(&request.file, &profile, None)?;
     note.iter().for_each(|note| eprintln!("commensal: {note}"));
     let title = format!("Memory of {}: {}", words::program(&profile), measure.word());
     let mut svg = Vec::new();

@@ -1,6 +1,6 @@
 //! `commensal profile show`: bytes and blocks by call site, function, thread, group, region or lifetime.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -19,6 +19,13 @@ pub struct Show {
     /// The profile
     file: PathBuf,
 
+    #[command(flatten)]
+    table: Table,
+}
+
+/// How a profile is shown.
+#[derive(Args)]
+pub struct Table {
     #[command(flatten)]
     which: Which,
 
@@ -83,35 +90,42 @@ impl By {
 /// Shows a table.
 pub fn show(request: &Show) -> Result<ExitCode, Failure> {
     let (opened, profile) = open(&request.file)?;
-    let usual = if request.by == By::Lifetime { Measure::Allocated } else { Measure::Live };
-    let (measure, note) = request.which.of(&request.file, &profile, usual)?;
-    let rows = table::rows(&profile, measure, request.by.fact(request.depth));
-    let json = || {
-        json!({
-            "measure": words::option(measure).trim_start_matches('-'),
-            "bytes": profile.total(measure).bytes,
-            "blocks": profile.total(measure).blocks,
-            "mean_gap_bytes": profile.mean_gap_bytes,
-            "lost_samples": profile.lost_samples,
-            "comments": profile.comments,
-            "rows": rows.iter().take(request.rows).map(|row| row_json(row, request.by)).collect::<Value>(),
-            "warnings": opened.warnings,
-            "note": note,
-        })
-    };
-    let text = || {
-        let note = note.as_ref().map(|note| format!("{note}\n")).unwrap_or_default();
-        let shown = rows.len().min(request.rows);
-        let left = rows[shown..].iter().fold(0_u64, |sum, row| sum.saturating_add(row.own.bytes));
-        let sheet = sheet(&profile, measure, request.by, &rows[..shown]);
-        let heading = words::heading(&profile, measure);
-        format!(
-            "{note}{heading}
+    request.table.show(&request.file, &opened.warnings, &profile)
+}
+
+impl Table {
+    /// Shows it.
+    pub fn show(&self, file: &Path, warnings: &[String], profile: &Profile) -> Result<ExitCode, Failure> {
+        let usual = (self.by == By::Lifetime).then_some(Measure::Allocated);
+        let (measure, note) = self.which.of(file, profile, usual)?;
+        let rows = table::rows(&profile, measure, self.by.fact(self.depth));
+        let json = || {
+            json!({
+                "measure": words::option(measure).trim_start_matches('-'),
+                "bytes": profile.total(measure).bytes,
+                "blocks": profile.total(measure).blocks,
+                "mean_gap_bytes": profile.mean_gap_bytes,
+                "lost_samples": profile.lost_samples,
+                "comments": profile.comments,
+                "rows": rows.iter().take(self.rows).map(|row| row_json(row, self.by)).collect::<Value>(),
+                "warnings": warnings,
+                "note": note,
+            })
+        };
+        let text = || {
+            let note = note.as_ref().map(|note| format!("{note}\n")).unwrap_or_default();
+            let shown = rows.len().min(self.rows);
+            let left = rows[shown..].iter().fold(0_u64, |sum, row| sum.saturating_add(row.own.bytes));
+            let sheet = sheet(&profile, measure, self.by, &rows[..shown]);
+            let heading = words::heading(&profile, measure);
+            format!(
+                "{note}{heading}
 {sheet}{}",
-            words::rest(rows.len(), shown, left)
-        )
-    };
-    print(request.json, json, text)
+                words::rest(rows.len(), shown, left)
+            )
+        };
+        print(self.json, json, text)
+    }
 }
 
 fn sheet(profile: &Profile, measure: Measure, by: By, rows: &[Row]) -> Sheet {
@@ -132,7 +146,6 @@ fn sheet(profile: &Profile, measure: Measure, by: By, rows: &[Row]) -> Sheet {
         cells.push(match &row.key {
             Key::Stack(stack) => words::stack(stack, "  from ").join("\n"),
             Key::Word(word) => words::name(word),
-            Key::Number(number) => number.to_string(),
             Key::Lifetime(ns) => units::duration(*ns),
             Key::None if by == By::Lifetime => "not freed".to_owned(),
             Key::None => "(none)".to_owned(),
@@ -150,7 +163,6 @@ fn row_json(row: &Row, by: By) -> Value {
     let (name, value) = match &row.key {
         Key::Stack(stack) => ("stack", words::stack_json(stack)),
         Key::Word(word) => (by.heading(), json!(word)),
-        Key::Number(number) => (by.heading(), json!(number)),
         Key::Lifetime(ns) => ("most_lifetime_ns", json!(ns)),
         Key::None if by == By::Lifetime => ("most_lifetime_ns", Value::Null),
         Key::None => (by.heading(), Value::Null),

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,6 +82,10 @@ impl Watched {
         BufReader::new(watched.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
         watched
+    }
+
+    pub fn stderr(&mut self) -> &mut ChildStderr {
+        self.0.stderr.as_mut().expect("it is a pipe")
     }
 
     pub fn pid(&self) -> u32 {

@@ -127,6 +127,7 @@ macro_rules! tests {
     ($all:ident, $pass:ident, $find:ident) => {
         $crate::tests! {
             $all $pass $find slot kick sync thread vm publication sandbox clock process root fault code stack
+            probe
         }
     };
     ($all:ident $pass:ident $find:ident $($module:ident)*) => {

@@ -20,6 +20,7 @@ mod fault;
 mod interrupt;
 mod kick;
 mod order;
+mod probe;
 mod process;
 mod publication;
 mod root;
@@ -57,6 +58,7 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
         fault::CASES,
         code::CASES,
         stack::CASES,
+        probe::CASES,
     ];
     modules.into_iter().flatten().copied().flatten()
 }

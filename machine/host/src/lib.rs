@@ -30,6 +30,7 @@ pub mod code;
 pub mod fault;
 pub mod file;
 pub mod kick;
+pub mod probe;
 pub mod process;
 pub mod publication;
 pub mod root;

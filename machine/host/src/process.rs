@@ -60,8 +60,14 @@ pub fn randomness() -> u64 {
 /// Sets `errno` for a failed call.
 #[cold]
 pub fn set_error(error: Error) {
+    set_error_number(error as c_int);
+}
+
+/// The same for a number that a call of the kernel gave.
+#[cold]
+pub fn set_error_number(number: c_int) {
     // SAFETY: the location is this thread's own.
-    unsafe { *__errno_location() = error as c_int };
+    unsafe { *__errno_location() = number };
 }
 
 pub(crate) fn error() -> c_int {

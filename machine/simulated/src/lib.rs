@@ -48,6 +48,7 @@ pub mod fault;
 pub mod file;
 #[path = "../../host/src/kick.rs"]
 pub mod kick;
+pub mod probe;
 pub mod process;
 pub mod publication;
 #[path = "../../host/src/root.rs"]

@@ -21,10 +21,11 @@ pub fn randomness() -> u64 {
 
 #[cold]
 pub fn set_error(error: Error) {
-    set_errno(error as i32);
+    set_error_number(error as i32);
 }
 
-fn set_errno(number: i32) {
+#[cold]
+pub fn set_error_number(number: i32) {
     // SAFETY: the location is this thread's own.
     unsafe { *errno() = number };
 }
@@ -114,7 +115,7 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the location is this thread's own.
     let before = unsafe { *errno() };
     let result = work();
-    set_errno(before);
+    set_error_number(before);
     result
 }
 

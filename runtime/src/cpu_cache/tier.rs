@@ -104,8 +104,12 @@ impl CpuCaches {
         self.hook.is_polled.load(Relaxed)
     }
 
-    /// Writes the statistics page if due, for a thread that reaches no slow path; `rest` says if it is about to rest.
-    pub fn visit_statistics(&self, rest: Rest) {
+    /// Polls for requests, and writes the statistics page if due, for a thread that reaches no slow path and holds no
+    /// lock; `rest` says if it is about to rest.
+    pub fn visit_observers(&self, rest: Rest) {
+        if self.is_polled() {
+            (crate::UPCALLS.poll)();
+        }
         let at = &self.hook.statistics_at;
         if at.0.load(Relaxed) != 0 && (rest == Rest::Soon || at.is_due(coarse_time())) {
             (crate::UPCALLS.write_statistics)(rest);

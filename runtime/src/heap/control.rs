@@ -1,7 +1,8 @@
 //! Requests of an operator to a running program: a page that both have mapped, with room for one request.
 //!
 //! ```text
-//!   mark │ process │ asked │ answered │ caches or refusal │ limit │ batch │ name …
+//!   mark │ process │ asked │ answered │ outcome │ limit │ batch │ name │ kind │ bytes … │ a heap profile …
+//!   └ 0                                                                                 └ 4096, as far as asked for
 //! ```
 //!
 //! The launcher makes the page, as a file without a name, and passes its descriptor by `control:DESCRIPTOR`. The
@@ -12,13 +13,14 @@
 
 use crate::caches::{Untunable, heap};
 use crate::layout::{HeaderWord, header};
+use crate::profile::{self, At};
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use machine::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use machine::{process, vm};
 
 /// The first bytes of a page.
-pub const MARK: [u8; 8] = *b"commctl1";
+pub const MARK: [u8; 8] = *b"commctl2";
 /// Most bytes of a name.
 pub const NAME_BYTES: usize = 48;
 
@@ -33,20 +35,35 @@ pub struct Page {
     asked: AtomicU32,
     /// Number of the last request that was executed.
     answered: AtomicU32,
-    /// Number of caches changed, or from [`REFUSED`] on, the reason of the refusal.
+    /// The request's outcome: number of caches changed, or from [`REFUSED`] on, the reason of the refusal.
     outcome: AtomicU32,
     limit: AtomicU32,
     batch: AtomicU32,
     name: [AtomicU8; NAME_BYTES],
+    /// One of the requests.
+    kind: AtomicU32,
+    /// Length of the last profile.
+    bytes: AtomicU32,
 }
+
+/// Request: change the caches of a name, and return how many there are.
+pub const TUNE: u32 = 0;
+/// Request: write the heap profile behind the page, where the file has room for `limit` bytes. The outcome is 1 if it
+/// fits, else 0. `bytes` says in each case how long it is.
+pub const PROFILE: u32 = 1;
+/// Request: sample with a mean gap of `limit` KiB from now on, or not at all if that is 0. The outcome is 1, or 0 if
+/// there is no memory.
+pub const SAMPLE: u32 = 2;
+/// Most bytes of a profile that a page can take.
+pub const ROOM: usize = 16 << 20;
 
 /// The requested numbers fit no cache.
 pub const REFUSED: u32 = 1 << 31;
 /// The kernel refused to restart other CPUs: their magazines stay for a while.
 pub const REFUSED_BY_KERNEL: u32 = REFUSED + 1;
 
-/// Offsets for operators: the process, requests, answers, outcome, limit, batch, name.
-pub const OFFSETS: [usize; 7] = [
+/// Offsets for operators: the process, requests, answers, outcome, limit, batch, name, kind, bytes.
+pub const OFFSETS: [usize; 9] = [
     offset_of!(Page, process),
     offset_of!(Page, asked),
     offset_of!(Page, answered),
@@ -54,6 +71,8 @@ pub const OFFSETS: [usize; 7] = [
     offset_of!(Page, limit),
     offset_of!(Page, batch),
     offset_of!(Page, name),
+    offset_of!(Page, kind),
+    offset_of!(Page, bytes),
 ];
 
 /// The operator's page; null if there is none, or while a thread works on it.
@@ -67,8 +86,8 @@ pub(super) fn begin(descriptor: i32) {
     beginning[MARK.len()..].copy_from_slice(&process::id().to_ne_bytes());
     if vm::is_kept(descriptor, &beginning, vm::PAGE)
         && let Some(word) = PAGE.get()
-        // SAFETY: the descriptor was made for this, and the file keeps its size. Any contents are valid.
-        && let Some(page) = unsafe { vm::share(descriptor, vm::PAGE) }
+        // SAFETY: the descriptor was made for this, and the file never shrinks. Any contents are valid.
+        && let Some(page) = unsafe { vm::share(descriptor, vm::PAGE + ROOM) }
     {
         // Release pairs with the acquire in `poll`.
         word.store(page.cast(), Ordering::Release);
@@ -77,7 +96,7 @@ pub(super) fn begin(descriptor: i32) {
 }
 
 /// Executes the operator's request, if there is one.
-pub(super) fn poll() {
+pub(crate) fn poll() {
     let Some(word) = PAGE.get() else { return };
     // SAFETY: null, or a page that stays mapped.
     if let Some(page) = unsafe { word.load(Ordering::Acquire).as_ref() }
@@ -101,11 +120,39 @@ fn answer(word: &AtomicPtr<Page>, page: &Page) {
     let asked = page.asked.load(Ordering::Acquire);
     let name = page.name.each_ref().map(|byte| byte.load(Ordering::Relaxed));
     let [limit, batch] = [&page.limit, &page.batch].map(|number| number.load(Ordering::Relaxed) as usize);
-    if let Some(outcome) = tune_called(&name, limit, batch) {
+    let outcome = match page.kind.load(Ordering::Relaxed) {
+        PROFILE => Some(u32::from(write_profile(page, limit.min(ROOM)))),
+        SAMPLE if limit == 0 => {
+            profile::stop();
+            Some(1)
+        }
+        SAMPLE => Some(u32::from(profile::start((limit as u64) << 10))),
+        _ => tune_called(&name, limit, batch),
+    };
+    if let Some(outcome) = outcome {
         page.outcome.store(outcome, Ordering::Relaxed);
         page.answered.store(asked, Ordering::Release);
     }
     word.store(known, Ordering::Release);
+}
+
+/// False: there is no memory for it, or no room.
+#[inline(never)]
+fn write_profile(page: &Page, room: usize) -> bool {
+    let (behind, mut used) = ((&raw const *page).cast::<u8>().cast_mut().wrapping_add(vm::PAGE), 0_usize);
+    let is_written = profile::write(
+        &mut |bytes| {
+            if used + bytes.len() <= room {
+                // SAFETY: the operator says that the file has room there, and reads when this has an answer.
+                unsafe { behind.add(used).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            }
+            used += bytes.len();
+            true
+        },
+        At::Run,
+    );
+    page.bytes.store(used as u32, Ordering::Relaxed);
+    is_written && used <= room
 }
 
 /// None: not possible now.

@@ -378,6 +378,7 @@ pub fn examine_at_exit() {
 /// The hook of the slow paths: does what is due; see [`crate::upcalls::Upcalls`].
 pub(crate) fn maintain(visit: Visit) {
     control::poll();
+    profile::follow_tracer();
     if visit.upkeep_is_due {
         upkeep::maintain(visit.slot, visit.from);
     }
@@ -391,6 +392,12 @@ pub(crate) fn maintain(visit: Visit) {
 pub fn out_of_memory() -> *mut u8 {
     process::set_error(Error::OutOfMemory);
     null_mut()
+}
+
+/// Sets `errno` to a number.
+#[cold]
+pub fn fail(number: i32) {
+    process::set_error_number(number);
 }
 
 /// Sets EINVAL, and returns null.

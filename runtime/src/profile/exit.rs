@@ -1,6 +1,6 @@
 //! Settings of the profile, and its file at exit.
 
-use super::pprof::{Shown, write};
+use super::pprof::{At, write};
 use super::reading::place;
 use super::sampling::start;
 use super::state::PLACE;
@@ -10,10 +10,10 @@ use crate::settings::{self, ALL_PROCESSES, Key, LONGEST_PATH};
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 use machine::file::{self, File};
-use machine::process;
+use machine::process::{self, Error};
 
 const PROFILE: Key = Key::of("profile");
-const GAP: Key = Key::of("profile.gap_kib");
+pub(super) const GAP: Key = Key::of("profile.gap_kib");
 const FILE: Key = Key::of("profile.file");
 
 /// Begins to sample if the settings say so. Error: there is no memory.
@@ -49,7 +49,8 @@ extern "C" fn write_file() {
         return;
     }
     let path = Path::of(pattern, process::id(), is_own);
-    if let Err(number) = path.as_c().map_or(Err(0), write_to) {
+    let written = path.as_c().map_or(Err(0), |path| write_to(File::create(path)?.descriptor(), At::Exit));
+    if let Err(number) = written {
         let mut line = Line::new();
         let _ = write!(line, "commensal: the heap profile cannot be written (error {number}) to ");
         process::complain(line.as_bytes());
@@ -58,11 +59,13 @@ extern "C" fn write_file() {
     }
 }
 
-fn write_to(path: &CStr) -> Result<(), i32> {
-    let file = File::create(path)?;
-    let mut error = 0;
-    let mut to = |bytes: &[u8]| file::write(file.descriptor(), bytes).map_err(|number| error = number).is_ok();
-    let is_whole = write(&mut to, Shown::Peak);
+/// Writes the profile to a descriptor. Error: a number of `errno`; a part may have been written.
+///
+/// As [`write`].
+pub fn write_to(descriptor: i32, at: At) -> Result<(), i32> {
+    let mut error = Error::OutOfMemory as i32;
+    let mut to = |bytes: &[u8]| file::write(descriptor, bytes).map_err(|number| error = number).is_ok();
+    let is_whole = write(&mut to, at);
     if is_whole { Ok(()) } else { Err(error) }
 }
 
@@ -77,26 +80,27 @@ impl Path {
     fn of(pattern: &[u8], process: u32, is_own: bool) -> Self {
         let mut path = Path { text: [0; _], used: 0 };
         let place = pattern.windows(2).position(|two| two == b"%p");
-        path.put(&pattern[..place.unwrap_or(pattern.len())]);
+        path.put(place.and_then(|place| pattern.get(..place)).unwrap_or(pattern));
         let _ = match place {
             Some(_) => write!(path, "{process}"),
             None if !is_own => write!(path, ".{process}"),
             None => Ok(()),
         };
-        path.put(place.map_or(&[], |place| &pattern[place + 2..]));
+        path.put(place.and_then(|place| pattern.get(place + 2..)).unwrap_or(&[]));
         path
     }
 
     /// Drops what has no room.
     fn put(&mut self, bytes: &[u8]) {
-        let room = self.text.len() - 1 - self.used;
-        let bytes = &bytes[..bytes.len().min(room)];
-        self.text[self.used..][..bytes.len()].copy_from_slice(bytes);
-        self.used += bytes.len();
+        let end = self.text.len() - 1;
+        for (to, &from) in self.text.iter_mut().take(end).skip(self.used).zip(bytes) {
+            *to = from;
+            self.used += 1;
+        }
     }
 
     fn as_bytes(&self) -> &[u8] {
-        &self.text[..self.used]
+        self.text.get(..self.used).unwrap_or(&[])
     }
 
     fn as_c(&self) -> Option<&CStr> {

@@ -32,7 +32,8 @@ impl<'a> Gzip<'a> {
             if self.used + part.len() > BLOCK {
                 self.flush(false);
             }
-            self.block[HEAD + self.used..][..part.len()].copy_from_slice(part);
+            let room = self.block.iter_mut().skip(HEAD + self.used);
+            room.zip(part).for_each(|(to, &from)| *to = from);
             self.used += part.len();
         }
         self.check = bytes.iter().fold(self.check, |check, &byte| checked(check, byte));
@@ -45,7 +46,7 @@ impl<'a> Gzip<'a> {
         self.block[0] = u8::from(is_last);
         self.block[1..3].copy_from_slice(&length.to_le_bytes());
         self.block[3..HEAD].copy_from_slice(&(!length).to_le_bytes());
-        self.is_whole = self.is_whole && (self.to)(&self.block[..HEAD + self.used]);
+        self.is_whole = self.is_whole && (self.to)(self.block.get(..HEAD + self.used).unwrap_or(&[]));
         self.used = 0;
     }
 

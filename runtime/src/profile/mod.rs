@@ -21,12 +21,15 @@ mod region;
 mod sampling;
 mod state;
 mod table;
+mod tracer;
 
 pub(crate) use exit::begin;
+pub use exit::write_to;
 pub use gzip::Sink;
-pub use pprof::{Shown, write};
+pub use pprof::{At, write};
 pub use reading::{Reading, lost, place, sites};
 pub use region::{Region, Within};
 pub(crate) use sampling::{Caller, count_objects, died, draw, resized, sample, tag_of, takes_samples};
-pub use sampling::{is_on, start, stop};
+pub use sampling::{MEAN_GAP, is_on, start, stop};
 pub use table::{DEPTH, Figures, LIFETIMES, Labels, NAME, Site};
+pub(crate) use tracer::follow_tracer;

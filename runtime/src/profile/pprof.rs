@@ -8,7 +8,7 @@
 use super::gzip::{Gzip, Sink};
 use super::reading::{Reading, lost, place, sites};
 use super::region;
-use super::table::{Figures, LIFETIMES, PLACES, longest_of};
+use super::table::{Figures, PLACES, longest_of};
 use crate::cpu_cache::means;
 use crate::misuse::Line;
 use core::ffi::CStr;
@@ -17,30 +17,27 @@ use machine::file::File;
 use machine::{process, vm};
 
 /// Numbers of texts that are always there.
-const TEXTS: [&str; 15] = [
-    "", "alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "peak_objects", "peak_space", "count", "bytes",
-    "space", "thread", "group", "region", "lifetime", "nanoseconds",
-];
+const TEXTS: &str = " alloc_objects alloc_space inuse_objects inuse_space peak_objects peak_space count bytes space \
+                     thread group region lifetime nanoseconds";
 
 /// The number of such a text.
 const fn text(wanted: &str) -> u64 {
-    let mut number = 0;
-    while !crate::settings::is_same(TEXTS[number].as_bytes(), wanted.as_bytes()) {
-        number += 1;
+    match crate::settings::place(TEXTS, wanted.as_bytes()) {
+        Some(number) => number,
+        None => panic!("it is none"),
     }
-    number as u64
 }
 
 /// Longest line of `/proc/self/maps`: some numbers and a path.
 const LINE: usize = 4096 + 128;
 
-/// Figures that readers show first.
+/// The moment of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// Figures of live blocks.
-    Live,
-    /// Figures of blocks that were live when most bytes were.
-    Peak,
+pub enum At {
+    /// The program goes on. Readers show first what is live.
+    Run,
+    /// It ends. Readers show first what was live at the peak.
+    Exit,
 }
 
 /// Memory that a writer needs. All-zero memory is valid.
@@ -50,17 +47,16 @@ struct Scratch {
     is_mapped: [u64; PLACES / 64],
 }
 
-/// Writes the profile; readers show first what is live, or what was at the peak. False: there is no memory for it, or
-/// something could not be written.
+/// Writes the profile. False: there is no memory for it, or something could not be written.
 ///
 /// Other threads go on meanwhile, and wait at most as long as it takes to read one site.
-pub fn write(to: Sink<'_>, first: Shown) -> bool {
+pub fn write(to: Sink<'_>, at: At) -> bool {
     let bytes = size_of::<Scratch>().next_multiple_of(vm::PAGE);
     let Some(memory) = vm::reserve(core::ptr::null_mut(), bytes, vm::Access::ReadWrite) else { return false };
     // SAFETY: fresh zeroes, which are valid, and only ours.
     let scratch = unsafe { &mut *memory.cast::<Scratch>() };
     let mut profile = Writer { out: Gzip::new(to), texts: 0 };
-    profile.head(first);
+    profile.head(at);
     sites().for_each(|site| profile.site(&site));
     profile.mappings(scratch);
     let is_whole = profile.out.finish();
@@ -86,13 +82,16 @@ impl Message {
     }
 
     fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.used]
+        self.bytes.get(..self.used).unwrap_or(&[])
     }
 
     #[inline(never)]
     fn put(&mut self, bytes: &[u8]) -> &mut Self {
-        self.bytes[self.used..][..bytes.len()].copy_from_slice(bytes);
-        self.used += bytes.len();
+        // The longest message has some 350 bytes: numbers of places and labels are short.
+        if let Some(room) = self.bytes.get_mut(self.used..).and_then(|rest| rest.get_mut(..bytes.len())) {
+            room.copy_from_slice(bytes);
+            self.used += bytes.len();
+        }
         self
     }
 
@@ -143,27 +142,35 @@ impl Writer<'_> {
         self.texts - 1
     }
 
-    fn head(&mut self, first: Shown) {
+    fn head(&mut self, at: At) {
         const PERIOD_TYPE: u64 = 11;
-        TEXTS.iter().for_each(|text| _ = self.text(text.as_bytes()));
+        TEXTS.split(' ').for_each(|text| _ = self.text(text.as_bytes()));
         let typed = |kind, unit| {
             let mut message = Message::new();
-            message.number(1, text(kind)).number(2, text(unit));
+            message.number(1, kind).number(2, unit);
             message
         };
-        for [objects, space] in
-            [["alloc_objects", "alloc_space"], ["inuse_objects", "inuse_space"], ["peak_objects", "peak_space"]]
-        {
-            self.put(1, &typed(objects, "count"));
-            self.put(1, &typed(space, "bytes"));
+        for [objects, space] in const {
+            [
+                [text("alloc_objects"), text("alloc_space")],
+                [text("inuse_objects"), text("inuse_space")],
+                [text("peak_objects"), text("peak_space")],
+            ]
+        } {
+            self.put(1, &typed(objects, const { text("count") }));
+            self.put(1, &typed(space, const { text("bytes") }));
         }
-        self.put(PERIOD_TYPE, &typed("space", "bytes"));
+        self.put(PERIOD_TYPE, &typed(const { text("space") }, const { text("bytes") }));
         let mut rest = Message::new();
         rest.number(12, means().profile)
-            .number(14, if first == Shown::Live { text("inuse_space") } else { text("peak_space") });
+            .number(14, if at == At::Run { const { text("inuse_space") } } else { const { text("peak_space") } });
+        if at == At::Exit {
+            let comment = self.text(b"at: exit");
+            rest.number(13, comment);
+        }
         if lost() > 0 {
             let mut line = Line::new();
-            let _ = write!(line, "samples lost: {}", lost());
+            let _ = write!(line, "lost samples: {}", lost());
             let comment = self.text(line.as_bytes());
             rest.number(13, comment);
         }
@@ -173,22 +180,26 @@ impl Writer<'_> {
     fn site(&mut self, reading: &Reading) {
         let (site, labels) = (&reading.site, &reading.site.labels);
         let mut named = Message::new();
-        for (key, name) in
-            [("thread", &labels.thread[..]), ("group", &labels.group), ("region", &region::name(labels.region))]
-        {
+        for (key, name) in [
+            (const { text("thread") }, &labels.thread[..]),
+            (const { text("group") }, &labels.group),
+            (const { text("region") }, &region::name(labels.region)),
+        ] {
             let number = self.text(name);
             if number > 0 {
                 let mut label = Message::new();
-                label.number(1, text(key)).number(2, number);
+                label.number(1, key).number(2, number);
                 named.message(3, &label);
             }
         }
         let mut rest = site.allocated;
-        for range in (0..LIFETIMES).filter(|&range| site.lifetimes[range].blocks > 0.0) {
-            let freed = site.lifetimes[range];
+        for (range, &freed) in site.lifetimes.iter().enumerate().filter(|(_, freed)| freed.blocks > 0.0) {
             rest = rest - freed;
             let mut label = Message::new();
-            label.number(1, text("lifetime")).number(3, longest_of(range)).number(4, text("nanoseconds"));
+            label
+                .number(1, const { text("lifetime") })
+                .number(3, longest_of(range))
+                .number(4, const { text("nanoseconds") });
             self.sample(reading, [freed, Figures::default(), Figures::default()], &named, Some(&label));
         }
         self.sample(reading, [rest, site.live(), reading.at_peak], &named, None);
@@ -201,7 +212,8 @@ impl Writer<'_> {
             return;
         }
         let (mut locations, mut numbers) = (Message::new(), Message::new());
-        reading.frames[..reading.depth].iter().for_each(|&frame| _ = locations.varint(u64::from(frame) + 1));
+        let frames = reading.frames.iter().take(reading.depth);
+        frames.for_each(|&frame| _ = locations.varint(u64::from(frame) + 1));
         values.as_flattened().iter().for_each(|&value| _ = numbers.varint(value));
         let mut sample = Message::new();
         sample.message(1, &locations).message(2, &numbers).put(labels.as_bytes());
@@ -227,12 +239,14 @@ impl Writer<'_> {
             mappings += 1;
             self.mapping(mappings, &mapping, start_of_file);
             for (number, address) in places().filter(|place| is_within(place.1)) {
-                is_mapped[number as usize / 64] |= 1 << (number % 64);
+                if let Some(word) = is_mapped.get_mut(number as usize / 64) {
+                    *word |= 1 << (number % 64);
+                }
                 self.location(number, mappings, address);
             }
         });
         for (number, address) in places() {
-            if is_mapped[number as usize / 64] & 1 << (number % 64) == 0 {
+            if is_mapped.get(number as usize / 64).is_some_and(|word| word & (1 << (number % 64)) == 0) {
                 self.location(number, 0, address);
             }
         }
@@ -276,8 +290,8 @@ impl<'a> Mapping<'a> {
         let mut words = line.splitn(6, |&byte| byte == b' ');
         let mut word = || words.next();
         let (range, rights, offset, ..) = (word()?, word()?, word()?, word()?, word()?);
-        let middle = range.iter().position(|&byte| byte == b'-')?;
-        let (start, end) = (hexadecimal(&range[..middle])?, hexadecimal(&range[middle + 1..])?);
+        let mut ends = range.splitn(2, |&byte| byte == b'-');
+        let (start, end) = (hexadecimal(ends.next()?)?, hexadecimal(ends.next()?)?);
         let offset = hexadecimal(offset)? as u64;
         Some(Mapping { start, end, offset, is_code: rights.get(2) == Some(&b'x'), path: word()?.trim_ascii_start() })
     }
@@ -313,8 +327,11 @@ fn build_id(start: usize, text: &mut [u8; 64]) -> Option<&[u8]> {
     if !process::read_memory(start, &mut head) || head[..5] != *b"\x7fELF\x02" {
         return None;
     }
-    let at = |bytes: &[u8], place: usize| u64::from_le_bytes(*bytes[place..].first_chunk().unwrap_or(&[0; 8]));
-    let (table, entries) = (at(&head, 32) as usize, u16::from_le_bytes([head[56], head[57]]));
+    let at = |bytes: &[u8], place: usize| {
+        let word = bytes.get(place..).and_then(<[u8]>::first_chunk);
+        u64::from_le_bytes(*word.unwrap_or(&[0; 8]))
+    };
+    let (table, entries) = (at(&head, 32) as usize, at(&head, 56) as u16);
     for entry in 0..entries.min(64) as usize {
         let mut header = [0; 56];
         if !process::read_memory(start + table + 56 * entry, &mut header) {
@@ -325,7 +342,7 @@ fn build_id(start: usize, text: &mut [u8; 64]) -> Option<&[u8]> {
         if kind == NOTES
             && let Some(id) = build_id_among(start + offset, bytes, text)
         {
-            return Some(&text[..id]);
+            return text.get(..id);
         }
     }
     None
@@ -338,9 +355,12 @@ fn build_id_among(start: usize, bytes: usize, text: &mut [u8; 64]) -> Option<usi
     while at + 16 <= bytes {
         let mut head = [0; 16];
         process::read_memory(start + at, &mut head).then_some(())?;
-        let number = |place: usize| u32::from_le_bytes(*head[place..].first_chunk().unwrap_or(&[0; 4]));
-        let (name, length, kind) = (number(0) as usize, number(4) as usize, number(8));
-        if kind == BUILD_ID && head[12..] == *b"GNU\0" {
+        let [name, length, kind, owner] = core::array::from_fn(|place| {
+            let word = head.as_chunks::<4>().0.get(place);
+            u32::from_le_bytes(*word.unwrap_or(&[0; 4]))
+        });
+        let (name, length) = (name as usize, length as usize);
+        if kind == BUILD_ID && owner == u32::from_le_bytes(*b"GNU\0") {
             let mut id = [0; 32];
             let id = id.get_mut(..length)?;
             process::read_memory(start + at + 16, id).then_some(())?;

@@ -14,13 +14,13 @@ impl Region {
     /// The region of a name, of which [`NAME`] bytes count. After 255 names, and without memory, others are no region.
     ///
     /// Not for signal handlers. Compares all names; keep what it returns.
-    pub fn named(name: &str) -> Self {
+    pub fn named(name: &[u8]) -> Self {
         if !enter() {
             return Region(0);
         }
         let Some(profile) = made_at(&PLACE) else { return Region(0) };
         let mut wanted = [0; NAME];
-        wanted.iter_mut().zip(name.as_bytes()).for_each(|(to, &from)| *to = from);
+        wanted.iter_mut().zip(name).for_each(|(to, &from)| *to = from);
         Region(profile.locked(|tables| tables.region(wanted)).unwrap_or(0))
     }
 

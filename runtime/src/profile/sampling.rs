@@ -7,13 +7,25 @@ use crate::central::CacheRef;
 use crate::cpu_cache::{Claim, Gap, Means, means};
 use core::ptr::{with_exposed_provenance_mut, without_provenance_mut};
 use machine::sync::Ordering;
-use machine::{clock, process, slot, thread};
+use machine::{clock, probe, process, slot, thread};
+
+/// The usual mean gap in bytes: the default of `profile.gap_kib`.
+pub const MEAN_GAP: u64 = 512 << 10;
 
 /// Begins to sample, with a mean of so many bytes between two samples, or changes the mean. Figures of an earlier
 /// profile of the process stay. False: no memory.
 ///
 /// Not for signal handlers. Safe after fork. Takes some microseconds, and 10 MiB of address space the first time.
 pub fn start(mean: u64) -> bool {
+    let is_ready = begin_sampling(mean);
+    if let Some(profile) = known_at(&PLACE) {
+        profile.is_followed.store(false, Ordering::Relaxed);
+    }
+    is_ready
+}
+
+/// [`start`], for the program or for a tracer.
+pub(super) fn begin_sampling(mean: u64) -> bool {
     if !enter() {
         return false;
     }
@@ -26,7 +38,7 @@ pub fn start(mean: u64) -> bool {
     is_ready
 }
 
-/// Stops sampling. Blocks that were sampled are told as live until they are freed.
+/// Stops sampling, until a tracer asks for samples. Blocks that were sampled are told as live until they are freed.
 pub fn stop() {
     if is_on() {
         heap().cpu.begin_sampling(Means { profile: 0, ..means() });
@@ -138,7 +150,10 @@ impl Profile {
         self.tag_place(index).store(heap().tag(block).expose_provenance(), Ordering::Relaxed);
         heap().note_tags();
         // SAFETY: the block is the caller's.
-        if !unsafe { heap().set_tag(block, without_provenance_mut(index as usize * 2 + 1)) } {
+        if unsafe { heap().set_tag(block, without_provenance_mut(index as usize * 2 + 1)) } {
+            // Only of a block whose free will be told, so that tracers do not see leaks that are none.
+            probe::allocated(block, bytes, (figures.bytes + 0.5) as u64);
+        } else {
             self.forget(index);
         }
     }
@@ -148,6 +163,7 @@ impl Profile {
 pub(crate) fn died(block: *mut u8) {
     let Some(profile) = known_at(&PLACE) else { return };
     let Some(index) = index_of(heap().tag(block)) else { return };
+    probe::freed(block);
     let before = with_exposed_provenance_mut(profile.tag_place(index).load(Ordering::Relaxed));
     // SAFETY: the block is the caller's, and had a tag already.
     unsafe { heap().set_tag(block, before) };

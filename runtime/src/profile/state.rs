@@ -7,7 +7,7 @@ use crate::page_heap::guarded;
 use crate::settings::LONGEST_PATH;
 use core::cell::UnsafeCell;
 use machine::stack::Rows;
-use machine::sync::{Acquired, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
+use machine::sync::{Acquired, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Ordering};
 use machine::{clock, here, vm};
 
 /// Above the page heap's; a holder takes no further lock.
@@ -21,6 +21,8 @@ pub struct Profile {
     forgotten: AtomicU32,
     /// Samples that are in no table.
     pub lost: AtomicU64,
+    /// Whether samples are taken only as a tracer listens.
+    pub is_followed: AtomicBool,
     tags: AtomicPtr<Tags>,
     pub rows: AtomicPtr<Rows>,
     tables: UnsafeCell<Tables>,

@@ -179,19 +179,13 @@ impl Tables {
     /// Notes a live block of a site. None: the table is full.
     pub fn note(&mut self, site: u32, stands_for: Figures, now_ns: u64) -> Option<u32> {
         let arrays = self.arrays.as_mut()?;
-        let index = match self.unused.checked_sub(1) {
-            Some(index) => {
-                self.unused = arrays.samples[index as usize].next;
-                index
-            }
-            None => {
-                let index = self.samples;
-                arrays.samples.get(index as usize)?;
-                self.samples += 1;
-                index
-            }
-        };
-        arrays.samples[index as usize] = Sample { site, next: 0, stands_for, born_ns: now_ns };
+        let index = self.unused.checked_sub(1).unwrap_or(self.samples);
+        let sample = arrays.samples.get_mut(index as usize)?;
+        match self.unused {
+            0 => self.samples += 1,
+            _ => self.unused = sample.next,
+        }
+        *sample = Sample { site, next: 0, stands_for, born_ns: now_ns };
         Some(index)
     }
 
@@ -202,40 +196,38 @@ impl Tables {
 
     /// Forgets a sampled block, which is freed.
     pub fn forget(&mut self, index: u32, now_ns: u64) {
-        let Some(arrays) = self.arrays.as_mut() else { return };
-        let sample = &mut arrays.samples[index as usize];
+        let sample = self.arrays.as_mut().and_then(|arrays| arrays.samples.get_mut(index as usize));
+        let Some(sample) = sample else { return };
         let Sample { site, stands_for, born_ns, .. } = *sample;
         sample.next = self.unused;
         self.unused = index + 1;
         let lifetime = lifetime_of(now_ns.saturating_sub(born_ns));
         self.change(site, -stands_for.bytes, |site| {
             site.freed += stands_for;
-            site.lifetimes[lifetime] += stands_for;
+            site.lifetimes.iter_mut().skip(lifetime).take(1).for_each(|freed| *freed += stands_for);
         });
     }
 
     /// The site of a number, its stack, innermost call first, and what was live there at the peak.
     pub fn site(&self, number: u32) -> Option<(&Site, &[u32], Figures)> {
         let arrays = self.arrays.as_ref().filter(|_| number < self.sites)?;
-        let site = &arrays.sites[number as usize];
-        let first = site.first_frame as usize;
-        Some((site, &arrays.frames[first..first + site.depth as usize], self.at_peak(site)))
+        let site = arrays.sites.get(number as usize)?;
+        Some((site, arrays.stack_of(site)?, self.at_peak(site)))
     }
 
     /// The return address of a number.
     pub fn place(&self, number: u32) -> Option<usize> {
         let arrays = self.arrays.as_ref().filter(|_| number < self.places)?;
-        Some(arrays.places[number as usize])
+        arrays.places.get(number as usize).copied()
     }
 
     /// The number of a region, which is noted if it is new. 0: it has no name, or there are too many.
     pub fn region(&mut self, name: [u8; NAME]) -> u32 {
         let names = &mut self.regions.0;
-        let place = names.iter().position(|known| *known == name || *known == [0; NAME]);
-        let place = place.filter(|_| name != [0; NAME]);
-        place.map_or(0, |place| {
-            names[place] = name;
-            place as u32 + 1
+        let place = (1..).zip(names).find(|(_, known)| **known == name || **known == [0; NAME]);
+        place.filter(|_| name != [0; NAME]).map_or(0, |(number, known)| {
+            *known = name;
+            number
         })
     }
 
@@ -250,8 +242,8 @@ impl Tables {
 
     fn change(&mut self, number: u32, bytes: f64, change: impl FnOnce(&mut Site)) {
         let (event, peak_event) = (self.event + 1, self.peak_event);
-        let Some(arrays) = self.arrays.as_mut() else { return };
-        let site = &mut arrays.sites[number as usize];
+        let site = self.arrays.as_mut().and_then(|arrays| arrays.sites.get_mut(number as usize));
+        let Some(site) = site else { return };
         if site.changed <= peak_event {
             site.at_peak = site.live();
         }
@@ -264,15 +256,15 @@ impl Tables {
     }
 
     fn site_of(&mut self, stack: &[usize], labels: Labels) -> Option<u32> {
-        let stack = &stack[..stack.len().min(DEPTH)];
+        let stack = stack.get(..DEPTH).unwrap_or(stack);
         let (hash, arrays) = (hash_of(stack, labels), self.arrays.as_mut()?);
         let bucket = hash as usize % BUCKETS;
-        let mut next = arrays.buckets[bucket];
+        let first_of_bucket = *arrays.buckets.get(bucket)?;
+        let mut next = first_of_bucket;
         while let Some(number) = next.checked_sub(1) {
-            let site = &arrays.sites[number as usize];
-            let first = site.first_frame as usize;
-            let frames = arrays.frames[first..first + site.depth as usize].iter();
-            let is_stack = || frames.map(|&frame| arrays.places[frame as usize]).eq(stack.iter().copied());
+            let site = arrays.sites.get(number as usize)?;
+            let frames = arrays.stack_of(site)?.iter();
+            let is_stack = || frames.map(|&frame| arrays.places.get(frame as usize)).eq(stack.iter().map(Some));
             if site.hash == hash && site.labels == labels && is_stack() {
                 return Some(number);
             }
@@ -283,12 +275,13 @@ impl Tables {
             return None;
         }
         for (to, &address) in (first..).zip(stack) {
-            arrays.frames[to] = arrays.number_of(address, &mut self.places)?;
+            let place = arrays.number_of(address, &mut self.places)?;
+            *arrays.frames.get_mut(to)? = place;
         }
-        let site = &mut arrays.sites[number as usize];
-        (site.hash, site.labels, site.next) = (hash, labels, arrays.buckets[bucket]);
+        let site = arrays.sites.get_mut(number as usize)?;
+        (site.hash, site.labels, site.next) = (hash, labels, first_of_bucket);
         (site.first_frame, site.depth) = (first as u32, stack.len() as u32);
-        arrays.buckets[bucket] = number + 1;
+        *arrays.buckets.get_mut(bucket)? = number + 1;
         self.sites += 1;
         self.frames += stack.len() as u32;
         Some(number)
@@ -296,20 +289,25 @@ impl Tables {
 }
 
 impl Arrays {
+    fn stack_of(&self, site: &Site) -> Option<&[u32]> {
+        self.frames.get(site.first_frame as usize..)?.get(..site.depth as usize)
+    }
+
     /// The number of a return address, of which there are so many. None: there are too many.
     fn number_of(&mut self, address: usize, places: &mut u32) -> Option<u32> {
         let buckets = self.place_buckets.len();
         let start = crate::page_heap::guarded::mixed(address as u64) as usize % buckets;
         // At least half of the buckets are empty.
         for bucket in (start..start + buckets).map(|bucket| bucket % buckets) {
-            match self.place_buckets[bucket].checked_sub(1) {
-                Some(number) if self.places[number as usize] == address => return Some(number),
+            let known = self.place_buckets.get_mut(bucket)?;
+            match known.checked_sub(1) {
+                Some(number) if self.places.get(number as usize) == Some(&address) => return Some(number),
                 Some(_) => {}
                 None => {
                     let number = *places;
                     *self.places.get_mut(number as usize)? = address;
                     *places += 1;
-                    self.place_buckets[bucket] = number + 1;
+                    *known = number + 1;
                     return Some(number);
                 }
             }

@@ -111,7 +111,7 @@ pub(crate) const fn is_same(one: &[u8], other: &[u8]) -> bool {
     at == one.len() && at == other.len()
 }
 
-const fn place(words: &str, wanted: &[u8]) -> Option<u64> {
+pub(crate) const fn place(words: &str, wanted: &[u8]) -> Option<u64> {
     let (mut rest, mut place) = (Some(words.as_bytes()), 0);
     while let Some(words) = rest {
         let (word, behind) = cut(words, b' ');

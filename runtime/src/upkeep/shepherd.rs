@@ -52,7 +52,7 @@ impl Shepherd {
             if now >= until || self.bell.load(Ordering::Relaxed) != bell || is_last() {
                 break;
             }
-            heap().cpu.visit_statistics(Rest::Soon);
+            heap().cpu.visit_observers(Rest::Soon);
             wait(&self.bell, bell, until - now);
         }
         let is_long = clock::now_ns() >= until;
@@ -80,7 +80,7 @@ impl Shepherd {
             heap().cpu.trim(page_heap.kept_dirty() as usize * PAGE);
         }
         // Nothing writes the page after this while the program idles.
-        heap().cpu.visit_statistics(Rest::Soon);
+        heap().cpu.visit_observers(Rest::Soon);
         self.ended_ns.store(clock::now_ns(), Ordering::Relaxed);
         change(ENDING, NONE);
         true
@@ -182,7 +182,7 @@ fn work() {
         }
         match step(clock::now_ns()) {
             Some(at) => {
-                heap().cpu.visit_statistics(Rest::No);
+                heap().cpu.visit_observers(Rest::No);
                 let left = at.saturating_sub(clock::now_ns());
                 if left > 0 {
                     wait(&shepherd.bell, bell, left);

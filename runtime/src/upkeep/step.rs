@@ -7,7 +7,7 @@ use crate::caches::{enter, heap, known_at};
 use crate::central::{Subreleased, coarse_of, coarse_time};
 use crate::cpu_cache::Reclaimed;
 use crate::page_heap::{Huge, MOST_PURGED_AT_ONCE, PAGE};
-use crate::percpu;
+use crate::{percpu, profile};
 use machine::sync::Ordering;
 use machine::{clock, process};
 
@@ -33,6 +33,7 @@ const SHORT_PART: u64 = 8;
 /// Takes at most some microseconds for each magazine of a slot, and a millisecond for each MiB that goes back.
 pub fn step(now_ns: u64) -> Option<u64> {
     percpu::enter();
+    profile::follow_tracer();
     let state = known_at(&STATE).filter(|_| UPKEEP.is_on())?;
     // If `now_ns` is ahead of the clock, everything looks idle for longer.
     let ahead = now_ns.checked_sub(clock::now_ns()).map_or(0, coarse_of);

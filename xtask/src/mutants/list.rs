@@ -63,7 +63,7 @@ mutants! {
         "two threads take one place for a guarded block" by "guarded blocks"
         - "old % 4 == from as u64 && self.state.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok()"
         + "self.state.store(new, Ordering::Relaxed);\n        old % 4 == from as u64"
-    in "runtime/src/profile/mod.rs":
+    in "runtime/src/profile/sampling.rs":
         "the profile counts a sample twice" by "sampled heap"
         - "let site = tables.allocated(stack, labels, figures)?;"
         + "let site = tables.allocated(stack, labels, figures).and(tables.allocated(stack, labels, figures))?;"

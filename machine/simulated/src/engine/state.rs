@@ -1,7 +1,7 @@
 //! State of the process that the host's sources keep in statics. It all lies in one section of the program, and each
 //! simulation starts with that section's initial contents.
 
-use crate::{fault, kick, root, sandbox, slot, sync, thread};
+use crate::{fault, kick, probe, root, sandbox, slot, sync, thread};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::AtomicU8;
@@ -57,6 +57,7 @@ pub fn name(at: usize) -> Option<String> {
     let modules = [
         fault::names_of_state().collect::<Vec<_>>(),
         kick::names_of_state().collect(),
+        probe::names_of_state().collect(),
         root::names_of_state().collect(),
         sandbox::names_of_state().collect(),
         sync::names_of_state().collect(),
