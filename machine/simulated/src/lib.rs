@@ -7,7 +7,7 @@
 //!
 //! | shared with the host | the simulated machine's own |
 //! |---|---|
-//! | `sync/{lock, order}.rs`, `thread/identity.rs` | atomics, fences, system calls, `thread/block.rs` |
+//! | `sync/{lock, order}.rs`, `thread/{identity, trap}.rs` | atomics, fences, system calls, `thread/block.rs` |
 //! | `slot/{fallback, layout, number, words}.rs` | `slot/{restartable, section, given}.rs` |
 //! | [`kick`], [`vm`], [`root`], [`sandbox`], [`fault`], [`code`] | [`clock`], [`process`], [`publication`] |
 //!
