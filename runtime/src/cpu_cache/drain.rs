@@ -251,12 +251,22 @@ impl CpuCaches {
         if set_means(means) == means || means == Means::default() {
             return;
         }
-        self.as_only_drainer(here!(), || {
-            self.drain_magazines(Which::All, Why::Trim);
-            for cache in self.depot.central.caches() {
-                cache.slots().for_each(|slot| forget_gap(cache, slot));
-            }
+        self.as_only_drainer(here!(), || self.forget_gaps());
+    }
+
+    /// Changes how often allocations are sampled, unless another thread is draining.
+    pub fn try_to_sample(&self, means: Means) {
+        self.try_as_only_drainer(|| {
+            set_means(means);
+            self.forget_gaps();
         });
+    }
+
+    fn forget_gaps(&self) {
+        self.drain_magazines(Which::All, Why::Trim);
+        for cache in self.depot.central.caches() {
+            cache.slots().for_each(|slot| forget_gap(cache, slot));
+        }
     }
 
     // ---- caches that are idle in a slot; `upkeep` says when ----

@@ -66,11 +66,10 @@ pub struct Means {
 }
 
 impl Means {
-    fn of(cache: CacheRef, sampling: &Sampling) -> Option<Self> {
+    fn of(cache: CacheRef, sampling: &Sampling) -> Self {
         let means = sampling.means();
         let can_be_guarded = cache.chunk() == Region::of_process() && cache.object_bytes() <= PAGE;
-        let means = Means { guard: if can_be_guarded { means.guard } else { 0 }, ..means };
-        (means != Means::default()).then_some(means)
+        Means { guard: if can_be_guarded { means.guard } else { 0 }, ..means }
     }
 
     /// Mean bytes between two samples of any kind.
@@ -134,8 +133,7 @@ pub enum Claim {
 pub struct Gap {
     word: &'static AtomicU16,
     sampling: &'static Sampling,
-    means: Means,
-    object_bytes: usize,
+    cache: CacheRef,
 }
 
 impl Gap {
@@ -143,8 +141,7 @@ impl Gap {
     #[inline]
     pub fn of(cache: CacheRef, slot: u32) -> Option<Self> {
         let sampling = SAMPLING.get().filter(|sampling| sampling.means() != Means::default())?;
-        let means = Means::of(cache, sampling)?;
-        Some(Gap { word: word_of(cache, slot), sampling, means, object_bytes: cache.object_bytes() })
+        Some(Gap { word: word_of(cache, slot), sampling, cache })
     }
 
     /// Counts an allocation that no magazine has reserved.
@@ -178,6 +175,16 @@ impl Gap {
         reserved
     }
 
+    /// As many of `most` objects as come before the next sample. Counts none of them.
+    pub fn fitting(self, most: usize) -> usize {
+        if usize::from(self.word.load(Relaxed) & !SAMPLE) >= most {
+            return most;
+        }
+        let reserved = self.reserve(most);
+        self.refund(reserved);
+        reserved
+    }
+
     /// Counts all of so many objects, or none: false.
     #[inline]
     pub fn reserve_all(self, objects: usize) -> bool {
@@ -192,17 +199,22 @@ impl Gap {
     #[cold]
     #[inline(never)]
     pub fn refund(self, objects: usize) {
+        if objects == 0 {
+            return;
+        }
         let add = |word: u16| Some(word & SAMPLE | (word & !SAMPLE).saturating_add(objects as u16).min(!SAMPLE));
         let _ = self.word.fetch_update(Relaxed, Relaxed, add);
     }
 
+    #[cold]
+    #[inline(never)]
     fn draw(self) -> u16 {
-        drawn(self.sampling.random(), self.means.of_both(), self.object_bytes)
+        drawn(self.sampling.random(), Means::of(self.cache, self.sampling).of_both(), self.cache.object_bytes())
     }
 
     /// The kinds of a sample that ended the gap.
     pub fn choose(self) -> Kinds {
-        self.means.choose(self.sampling.random(), self.object_bytes)
+        Means::of(self.cache, self.sampling).choose(self.sampling.random(), self.cache.object_bytes())
     }
 
     /// Whether the profile samples a block of so many bytes that is in no gap, and with which probability.
@@ -238,8 +250,11 @@ fn word_of(cache: CacheRef, slot: u32) -> &'static AtomicU16 {
     unsafe { &*cache.chunk().in_area(slot, layout::GAP + 2 * cache.id()) }
 }
 
-/// The beginning of a gap for objects of so many bytes, from random bits.
+/// The beginning of a gap for objects of so many bytes, from random bits. A mean of 0: no sample comes.
 fn drawn(bits: u64, mean: f64, object_bytes: usize) -> u16 {
+    if mean == 0.0 {
+        return MOST;
+    }
     let objects = -libm::log(uniform(bits)) * mean / object_bytes as f64;
     if objects >= f64::from(MOST) { MOST } else { objects as u16 | SAMPLE }
 }

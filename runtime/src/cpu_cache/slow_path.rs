@@ -135,8 +135,7 @@ impl CpuCaches {
     /// The magazine with as many objects as come before the slot's next sample; the others go to the depot. None: all.
     fn cut(&self, cache: CacheRef, slot: u32, mut magazine: Magazine) -> Option<Magazine> {
         let Some(gap) = Gap::of(cache, slot) else { return Some(magazine) };
-        let fitting = gap.reserve(magazine.len());
-        gap.refund(fitting);
+        let fitting = gap.fitting(magazine.len());
         if fitting == magazine.len() {
             return Some(magazine);
         }

@@ -30,15 +30,22 @@ const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 #[unsafe(link_section = ".text.first")]
 pub fn apply_environment() {
     prepare();
-    let is_asked = !settings::is_environment_empty() && enter();
-    name();
-    if !is_asked {
-        return;
+    if settings::is_environment_empty() {
+        return name();
     }
     settings::read_environment(|what| complain(format_args!("{what}; ignored")));
     if SYSCALLS.is("libc") {
         process::map_by_library();
     }
+    profile::begin();
+    let is_heap_needed = !settings::allow_no_heap() && enter();
+    name();
+    if is_heap_needed {
+        apply_to_heap();
+    }
+}
+
+fn apply_to_heap() {
     if HOLDS.is_on() {
         // SAFETY: the contentions of the runtime's locks last as long as the process.
         unsafe { measure_holds() };
@@ -67,7 +74,6 @@ pub fn apply_environment() {
     if GUARD.get() > 0 && !heap().begin_guard(GUARD.get() << 10) {
         complain(format_args!("guard: there is no memory for it, or another setting serves malloc's classes"));
     }
-    profile::begin();
     let cpus = POSSIBLE_CPUS.said().map_or(slot::possible().min(slot::MAX), |cpus| cpus as usize);
     if !LAZY.is_on() && !lay_out(cpus) {
         complain(format_args!("no memory for lazy:off; what was not prepared is made when it is used"));

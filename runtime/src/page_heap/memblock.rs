@@ -219,7 +219,7 @@ pub(crate) fn release() -> usize {
 #[cold]
 #[unsafe(link_section = ".text.first")]
 fn begin() -> Option<*mut u8> {
-    if !settings::is_environment_empty() {
+    if !settings::allow_no_heap() {
         root().is_closed.store(true, Relaxed);
         return None;
     }

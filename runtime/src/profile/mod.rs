@@ -15,6 +15,7 @@
 
 mod exit;
 mod gzip;
+mod pace;
 mod pprof;
 mod reading;
 mod region;

@@ -29,11 +29,10 @@ pub(super) fn begin_sampling(mean: u64) -> bool {
     if !enter() {
         return false;
     }
-    let is_ready = Profile::ready().is_some();
-    if is_ready {
-        heap().cpu.begin_sampling(Means { profile: mean.max(1), ..means() });
-    }
-    is_ready
+    let Some(profile) = Profile::ready() else { return false };
+    profile.pace.begin(mean.max(1));
+    heap().cpu.begin_sampling(Means { profile: mean.max(1), ..means() });
+    true
 }
 
 /// Stops sampling, until a tracer asks for samples. Blocks that were sampled are told as live until they are freed.
@@ -126,6 +125,7 @@ fn born(block: Option<*mut u8>, bytes: usize, probability: f64, caller: Caller<'
     // SAFETY: null, or memory that stays.
     let rows = unsafe { profile.rows.load(Ordering::Acquire).as_ref() };
     calls(rows, caller.from, &mut |stack| profile.born_at(stack, labels, block, bytes, probability));
+    profile.pace.count();
 }
 
 impl Profile {

@@ -1,5 +1,6 @@
 //! The state of the profile: its lock, its tables, and samples that wait to be forgotten.
 
+use super::pace::Pace;
 use super::table::{Arrays, SAMPLES, Tables};
 use crate::caches::{heap, made_at};
 use crate::layout::{HeaderWord, header};
@@ -21,6 +22,7 @@ pub struct Profile {
     forgotten: AtomicU32,
     /// Samples that are in no table.
     pub lost: AtomicU64,
+    pub pace: Pace,
     /// Whether samples are taken only as a tracer listens.
     pub is_followed: AtomicBool,
     tags: AtomicPtr<Tags>,

@@ -8,7 +8,7 @@
 //! each one after the free. A write that stays in the page is found at the free. [`report`] tells both.
 //!
 //! A guarded block costs some 8 µs. So there is at most one in as many nanoseconds as the mean gap has bytes. With a
-//! gap of 1 MiB, no program spends more than 1 % of its time on them.
+//! gap of 1 MiB, that is some 1 % of a program's time at most.
 //!
 //! Runs at the same time: any thread, in signal handlers and in fork children too. Nothing here takes a lock.
 
