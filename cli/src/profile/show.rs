@@ -98,7 +98,7 @@ impl Table {
     pub fn show(&self, file: &Path, warnings: &[String], profile: &Profile) -> Result<ExitCode, Failure> {
         let usual = (self.by == By::Lifetime).then_some(Measure::Allocated);
         let (measure, note) = self.which.of(file, profile, usual)?;
-        let rows = table::rows(&profile, measure, self.by.fact(self.depth));
+        let rows = table::rows(profile, measure, self.by.fact(self.depth));
         let json = || {
             json!({
                 "measure": words::option(measure).trim_start_matches('-'),
@@ -116,8 +116,8 @@ impl Table {
             let note = note.as_ref().map(|note| format!("{note}\n")).unwrap_or_default();
             let shown = rows.len().min(self.rows);
             let left = rows[shown..].iter().fold(0_u64, |sum, row| sum.saturating_add(row.own.bytes));
-            let sheet = sheet(&profile, measure, self.by, &rows[..shown]);
-            let heading = words::heading(&profile, measure);
+            let sheet = sheet(profile, measure, self.by, &rows[..shown]);
+            let heading = words::heading(profile, measure);
             format!(
                 "{note}{heading}
 {sheet}{}",

@@ -245,8 +245,7 @@ impl CpuCaches {
         }
     }
 
-    /// Begins to sample allocations, or changes how often, or ends it. Slots give up their magazines, which are not
-    /// reserved.
+    /// Begins to sample allocations, or changes how often, or ends it. Slots give up magazines that are not reserved.
     pub fn begin_sampling(&self, means: Means) {
         if set_means(means) == means || means == Means::default() {
             return;

@@ -386,8 +386,8 @@ pub(crate) fn set(part: &str, name: &str, value: u32) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether a process may begin without a heap: there are no settings, or only those that are read when they are needed.
-/// Those that were not read yet may be others.
+/// Whether a process may begin without a heap: there are no settings, or only such that are read when they are needed.
+/// Settings that were not read yet may be others.
 pub(crate) fn allow_no_heap() -> bool {
     const READ_LATER: &str = "profile huge keep misuse syscalls";
     let mut said = ROWS.iter().zip(values()).filter(|(_, value)| value.load(Ordering::Relaxed) != 0).peekable();

@@ -89,8 +89,10 @@ pub const TABLE: &[Setting] = &[
          A process number: the same, and `profile.file` is that process's file. `commensal run --profile` sets the \
          number of the program that it starts.",
     ),
-    row("profile.gap_kib", Number(1, 4_194_303), "512", "KiB", AtStart)
-        .help("Mean number of bytes that are allocated between two samples of the heap profile."),
+    row("profile.gap_kib", Number(1, 4_194_303), "512", "KiB", AtStart).help(
+        "Mean number of bytes that are allocated between two samples of the heap profile. If more than some 4,096 \
+             samples come in a second, it grows for a while, unless it is below 128.",
+    ),
     row("profile.file", Values::Path, "none", "", AtStart).help(
         "Write the heap profile to this file when the program exits, in the format of pprof. `%p` stands for the \
          number of the process; without it, the path of all processes but the one that `profile` names ends with \

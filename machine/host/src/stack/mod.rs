@@ -22,7 +22,9 @@ mod tests;
 
 use crate::process;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::vm::PAGE;
 use core::arch::asm;
+use core::cell::Cell;
 use core::ffi::{CStr, c_char};
 use core::ops::Range;
 use row::{Base, Row, Save};
@@ -83,7 +85,9 @@ struct Registers {
 /// of them the byte before belongs to the call. Some 20 ns for each frame whose row is known, else about a microsecond.
 #[inline(never)]
 pub fn capture(rows: &Rows, frames: &mut [usize]) -> usize {
-    let mut walk = Walk { at: registers(), is_exact: false, is_checked: false, module: None };
+    let at = registers();
+    let start = at.stack;
+    let mut walk = Walk { at, is_exact: false, is_checked: false, checked_page: Cell::new(0), start, module: None };
     let mut count = 0;
     while count < frames.len() && walk.step(rows) {
         frames[count] = walk.at.code + usize::from(walk.is_exact);
@@ -154,6 +158,9 @@ struct Walk {
     is_exact: bool,
     /// Whether the next stack pointer is only guessed, so that reads must be checked.
     is_checked: bool,
+    /// A page that was read so. Only a page near the start is noted: it is the stack's, and stays mapped.
+    checked_page: Cell<usize>,
+    start: usize,
     /// That of the last call: most calls are within one.
     module: Option<Module>,
 }
@@ -228,16 +235,17 @@ impl Walk {
         if !address.is_multiple_of(8) || address == 0 {
             return None;
         }
-        if self.is_checked {
-            return read_checked(address);
+        const NEAR: usize = 1 << 18;
+        if self.is_checked && address / PAGE != self.checked_page.get() {
+            let mut word = [0; 8];
+            process::read_memory(address, &mut word).then_some(())?;
+            if address.wrapping_sub(self.start) < NEAR {
+                self.checked_page.set(address / PAGE);
+            }
+            return Some(usize::from_ne_bytes(word));
         }
-        // SAFETY: a word of this thread's stack, where the unwind tables say that a register was saved.
+        // SAFETY: a word of this thread's stack: in a page of it that was read, or where the unwind tables say that a
+        // register was saved.
         Some(unsafe { *(address as *const usize) })
     }
-}
-
-/// Reads a word that may not be mapped.
-fn read_checked(address: usize) -> Option<usize> {
-    let mut word = [0; 8];
-    process::read_memory(address, &mut word).then_some(usize::from_ne_bytes(word))
 }
