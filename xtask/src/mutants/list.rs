@@ -65,8 +65,8 @@ mutants! {
         + "self.state.store(new, Ordering::Relaxed);\n        old % 4 == from as u64"
     in "runtime/src/profile/sampling.rs":
         "the profile counts a sample twice" by "sampled heap"
-        - "let site = tables.allocated(stack, labels, figures)?;"
-        + "let site = tables.allocated(stack, labels, figures).and(tables.allocated(stack, labels, figures))?;"
+        - "let site = tables.allocated(stack, labels.of_thread(thread), figures)?;"
+        + "let twice = tables.allocated(stack, labels.of_thread(thread), figures);\n            let site = tables.allocated(stack, labels.of_thread(thread), figures).and(twice)?;"
         "the profile does not learn that a sampled block is freed" by "sampled heap"
         - "profile.forget(index);\n}\n\nimpl"
         + "_ = (profile, index);\n}\n\nimpl"
