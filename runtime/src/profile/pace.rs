@@ -2,9 +2,9 @@
 //!
 //! A sample takes about a microsecond. A program that allocates hundreds of GB a second, which it hardly touches,
 //! would spend its time on samples. So if 64 samples come faster than at [`PER_SECOND`], the mean gap grows by a power
-//! of two. When they come much more slowly again, it shrinks, down to the mean that was asked for. Magazines are drained
-//! and gaps are drawn anew at each change. So a sample's probability is that of the mean at its time, and estimates stay
-//! unbiased. A mean below [`LEAST`] is kept: a user who asks for it wants the samples.
+//! of two. When they come much more slowly again, it shrinks, down to the mean that was asked for. Magazines are
+//! drained and gaps are drawn anew at each change. So a sample's probability is that of the mean at its time, and
+//! estimates stay unbiased. A mean below [`LEAST`] is kept: a user who asks for it wants the samples.
 //!
 //! Runs at the same time: any thread. Relaxed: a count that is missed delays a change.
 
