@@ -6,7 +6,7 @@ use commensal::caches::{ObjectCache, Wanted};
 use commensal::group::Group;
 use commensal::heap;
 use commensal::machine::probe;
-use commensal::profile::{self, Figures};
+use commensal::profile::{self, Figures, Region};
 use commensal::upkeep;
 use common::child::in_both_modes;
 use common::forked;
@@ -93,6 +93,50 @@ fn estimates_are_right() {
     assert!(live.blocks.abs() < 1e-3 && live.bytes.abs() < 1.0, "{live:?}");
     profile::stop();
     heap::check::check_valid(|_| {});
+}
+
+/// Three call sites allocate known bytes in whole objects, a thousand times. For each time and site, the estimate and its error follow
+/// from the number of samples.
+///
+/// Standard deviations of the means are at most 0.18 %, and that of the coverage is 0.4 %.
+#[test]
+fn thousand_estimates_by_site_are_right_and_their_intervals_cover_the_truth() {
+    const TIMES: usize = 1000;
+    const MEAN: f64 = 8192.0;
+    const SITES: [(&[u8], usize, usize); 3] =
+        [(b"small", 64, 40_000), (b"middle", 1024, 3000), (b"large", 20_480, 200)];
+    in_both_modes(|| {
+        assert!(profile::start(MEAN as u64));
+        let regions = SITES.map(|(name, ..)| Region::named(name));
+        let samples = || {
+            regions.map(|region| {
+                let here = profile::sites().filter(|reading| reading.site.labels.region == region.number());
+                here.map(|reading| f64::from(reading.site.samples)).sum::<f64>()
+            })
+        };
+        let (mut sums, mut covered, mut before) = ([0.0; 3], 0, samples());
+        for _ in 0..TIMES {
+            for (region, (_, bytes, blocks)) in regions.iter().zip(SITES) {
+                let _within = region.enter();
+                for _ in 0..blocks {
+                    // SAFETY: the block is ours.
+                    unsafe { heap::free(std::hint::black_box(heap::allocate(bytes))) };
+                }
+            }
+            let now = samples();
+            for (site, (_, bytes, blocks)) in SITES.into_iter().enumerate() {
+                let (count, probability) = (now[site] - before[site], -(-(bytes as f64) / MEAN).exp_m1());
+                let (estimate, truth) = (count * bytes as f64 / probability, (bytes * blocks) as f64);
+                let deviation = bytes as f64 / probability * (count * (1.0 - probability)).sqrt();
+                sums[site] += estimate / truth / TIMES as f64;
+                covered += usize::from((estimate - truth).abs() <= 1.96 * deviation);
+            }
+            before = now;
+        }
+        assert!(sums.iter().all(|mean| (0.99..1.01).contains(mean)), "{sums:?}");
+        let coverage = covered as f64 / (3 * TIMES) as f64;
+        assert!((0.93..0.97).contains(&coverage), "{coverage}");
+    });
 }
 
 /// Planted bugs that were seen here: the same two.
