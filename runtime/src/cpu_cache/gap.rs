@@ -24,7 +24,7 @@ use crate::central::CacheRef;
 use crate::layout::{self, HeaderWord, Region, header};
 use crate::page_heap::PAGE;
 use crate::page_heap::guarded::mixed;
-use crate::settings::Key;
+use crate::settings::{self, Key};
 use machine::process;
 use machine::sync::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
@@ -36,6 +36,7 @@ pub const MOST: u16 = SAMPLE - 2048;
 
 const PROFILE: Key = Key::of("profile");
 const GAP_KIB: Key = Key::of("profile.gap_kib");
+const GUARD: Key = Key::of("guard");
 
 /// The mean gap of the heap profile that the settings say; 0: none is wanted from the start.
 pub fn wanted_mean() -> u64 {
@@ -52,8 +53,13 @@ pub fn usual_mean() -> u64 {
 /// Begins to sample in a region that is not installed yet, if the settings say so: no magazine exists.
 pub fn begin_in(region: Region) {
     let at = region.at_offset(header::SAMPLING).cast::<Sampling>();
+    // Other settings may exclude guarded blocks; they are applied when the heap exists.
+    let guard = if settings::allow_no_heap() { GUARD.get() << 10 } else { 0 };
     // SAFETY: this part of the header is ours, zeroes are valid, and no other thread knows the region.
-    unsafe { (*at).profile.store(wanted_mean(), Relaxed) };
+    unsafe {
+        (*at).profile.store(wanted_mean(), Relaxed);
+        (*at).guard.store(guard, Relaxed);
+    }
 }
 
 /// Mean bytes between two samples of each kind; 0: none is taken.

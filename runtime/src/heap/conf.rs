@@ -11,7 +11,7 @@ use crate::settings::{self, Key};
 use crate::upkeep;
 use core::fmt::{self, Write};
 use machine::sync::measure_holds;
-use machine::{process, slot};
+use machine::{process, root, slot};
 
 const STATS: Key = Key::of("stats");
 const SLABINFO: Key = Key::of("slabinfo");
@@ -38,7 +38,7 @@ pub fn apply_environment() {
         process::map_by_library();
     }
     profile::begin();
-    let is_heap_needed = !settings::allow_no_heap() && enter();
+    let is_heap_needed = (root::is_installed() || !settings::allow_no_heap()) && enter();
     name();
     if is_heap_needed {
         apply_to_heap();

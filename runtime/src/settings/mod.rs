@@ -389,7 +389,7 @@ pub(crate) fn set(part: &str, name: &str, value: u32) -> Result<(), Refused> {
 /// Whether a process may begin without a heap: there are no settings, or only such that are read when they are needed.
 /// Settings that were not read yet may be others.
 pub(crate) fn allow_no_heap() -> bool {
-    const READ_LATER: &str = "profile huge keep misuse syscalls";
+    const READ_LATER: &str = "profile guard huge keep misuse syscalls";
     let mut said = ROWS.iter().zip(values()).filter(|(_, value)| value.load(Ordering::Relaxed) != 0).peekable();
     let are_read = said.peek().is_some();
     let is_later = |(row, _): (&Row, _)| place(READ_LATER, cut(row.key.as_str().as_bytes(), b'.').0).is_some();

@@ -28,7 +28,7 @@ use machine::thread::{After, Fault};
 use machine::{process, thread};
 pub(super) use place::Place;
 use place::State;
-use pool::pool;
+use pool::{Pool, pool};
 
 /// Alignment of each block.
 const LEAST_ALIGNMENT: usize = 16;
@@ -43,20 +43,32 @@ impl Heap {
     /// Begins to guard blocks, with a mean of so many bytes between two of them. False: no memory, or other caches
     /// serve the size classes.
     pub(crate) fn begin_guard(&self, mean: u64) -> bool {
-        let pool = if self.is_hardened() { None } else { pool().or_else(|| if pool::make() { pool() } else { None }) };
+        let pool = if self.is_hardened() { None } else { pool().or_else(|| Self::make_pool(mean)) };
         if let Some(pool) = pool {
             pool.least_ns.store(mean, Ordering::Relaxed);
-            thread::on_fault(&(report::look as fn(Fault) -> After));
             self.cpu.begin_sampling(Means { guard: mean, ..means() });
         }
         pool.is_some()
+    }
+
+    /// Makes the pool, and looks at faults from now on.
+    #[cold]
+    fn make_pool(mean: u64) -> Option<&'static Pool> {
+        let pool = if pool::make() { pool()? } else { return None };
+        pool.least_ns.store(mean, Ordering::Relaxed);
+        thread::on_fault(&(report::look as fn(Fault) -> After));
+        Some(pool)
     }
 
     /// A guarded block. None: no place is free, or the block is too large.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_guarded(&self, bytes: usize, alignment: usize, from: usize) -> Option<*mut u8> {
-        let pool = pool().filter(|_| bytes <= PAGE && alignment <= PAGE)?;
+        if bytes > PAGE || alignment > PAGE {
+            return None;
+        }
+        // If the settings asked for guarded blocks, this may be the first one.
+        let pool = pool().or_else(|| Self::make_pool(means().guard))?;
         let (place, page) = pool.take()?;
         let number = pool.number();
         let is_at_end = mixed(process::randomness().wrapping_add(number)).is_multiple_of(2);

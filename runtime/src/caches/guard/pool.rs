@@ -50,7 +50,7 @@ pub fn pool() -> Option<&'static Pool> {
     known_at(&POOL)
 }
 
-/// Makes the pool, while no other thread makes it. False: no memory.
+/// Makes the pool. False: no memory. If two threads make one at the same time, one of them stays closed and unused.
 pub fn make() -> bool {
     let page_heap = heap().page_heap();
     let bytes = size_of::<Pool>().next_multiple_of(PAGE);
@@ -66,10 +66,10 @@ pub fn make() -> bool {
     made.places.iter().for_each(|place| place.set_closed(closed));
     made.pages.store(pages.cast(), Ordering::Relaxed);
     // Release pairs with the acquire in `known_at`.
-    POOL.get().is_some_and(|place| {
-        place.store(pool, Ordering::Release);
-        true
-    })
+    let store = |place: &AtomicPtr<Pool>| {
+        let _ = place.compare_exchange(null_mut(), pool, Ordering::Release, Ordering::Relaxed);
+    };
+    POOL.get().map(store).is_some()
 }
 
 impl Pool {
