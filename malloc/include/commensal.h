@@ -835,8 +835,8 @@ size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_
  * and, while they run, by `commensal profile PID`.
  */
 
-/// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: 524,288,
-/// which costs at most a percent of a program's time. Earlier samples stay in the profile.
+/// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: that of the
+/// setting `profile.gap_kib`, usually 524,288. Earlier samples stay in the profile.
 ///
 /// Returns 0; or -1 with ENOMEM, and nothing has changed.
 ///

@@ -4,8 +4,8 @@ use commensal::heap;
 use commensal::profile::{self, Region};
 use core::ffi::{CStr, c_char, c_int};
 
-/// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: 524,288,
-/// which costs at most a percent of a program's time. Earlier samples stay in the profile.
+/// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: that of the
+/// setting `profile.gap_kib`, usually 524,288. Earlier samples stay in the profile.
 ///
 /// Returns 0; or -1 with ENOMEM, and nothing has changed.
 ///
@@ -13,7 +13,7 @@ use core::ffi::{CStr, c_char, c_int};
 /// on with its parent's samples.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_profile_start(mean_bytes: usize) -> c_int {
-    let mean = if mean_bytes == 0 { profile::MEAN_GAP } else { mean_bytes as u64 };
+    let mean = if mean_bytes == 0 { profile::usual_mean() } else { mean_bytes as u64 };
     if profile::start(mean) {
         return 0;
     }

@@ -24,6 +24,7 @@ mod state;
 mod table;
 mod tracer;
 
+pub use crate::cpu_cache::usual_mean;
 pub(crate) use exit::begin;
 pub use exit::write_to;
 pub use gzip::Sink;
@@ -31,6 +32,6 @@ pub use pprof::{At, write};
 pub use reading::{Reading, lost, place, sites};
 pub use region::{Region, Within};
 pub(crate) use sampling::{Caller, count_objects, died, draw, resized, sample, tag_of, takes_samples};
-pub use sampling::{MEAN_GAP, is_on, start, stop};
+pub use sampling::{is_on, start, stop};
 pub use table::{DEPTH, Figures, LIFETIMES, Labels, NAME, Site};
 pub(crate) use tracer::follow_tracer;

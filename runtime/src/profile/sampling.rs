@@ -9,9 +9,6 @@ use core::ptr::{with_exposed_provenance_mut, without_provenance_mut};
 use machine::sync::Ordering;
 use machine::{clock, probe, process, slot, thread};
 
-/// The usual mean gap in bytes: the default of `profile.gap_kib`.
-pub const MEAN_GAP: u64 = 512 << 10;
-
 /// Begins to sample, with a mean of so many bytes between two samples, or changes the mean. Figures of an earlier
 /// profile of the process stay. False: no memory.
 ///
