@@ -340,3 +340,47 @@ fn program_profiles_itself_by_regions() {
     let empty = json(&["show", folder.path().join("empty").to_str().unwrap(), "--live"]);
     assert_eq!(empty["bytes"], 0);
 }
+
+/// 6000 stacks of the same length.
+const MANY_SITES: &str = r#"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+static void *kept[6000];
+static void one(int way, int turns, int number);
+static void other(int way, int turns, int number);
+static void go(int way, int turns, int number) {
+    if (turns == 0) kept[number] = malloc(20000);
+    else if (way & 1) one(way >> 1, turns - 1, number);
+    else other(way >> 1, turns - 1, number);
+    __asm__("");
+}
+__attribute__((noinline)) static void one(int way, int turns, int number) { go(way, turns, number); __asm__(""); }
+__attribute__((noinline)) static void other(int way, int turns, int number) { go(way, turns, number); __asm__(""); }
+int main(void) {
+    for (int i = 0; i < 6000; i++) go(i, 13, i);
+    puts("ready");
+    fflush(stdout);
+    struct pollfd input = { .fd = 0, .events = POLLIN };
+    while (poll(&input, 1, 5) == 0) { void *volatile block = malloc(1 << 20); free(block); }
+}
+"#;
+
+/// The operator makes more room than at first. A planted bug that was seen here: the program says that all fits.
+#[test]
+fn profile_of_many_sites_comes_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("many");
+    compile(MANY_SITES, &program, &["-O1", "-fno-builtin"]);
+    let mut running =
+        Watched::when_ready(commensal().args(["run", "--conf", "profile:on,profile.gap_kib:1"]).arg(&program));
+    let pid = running.pid().to_string();
+    let file = folder.path().join("many.pb.gz");
+    succeeds(commensal().args(["profile", &pid, "--wait", "600", "-o"]).arg(&file));
+    let bytes = file.metadata().unwrap().len();
+    assert!(bytes > 1 << 18, "{bytes} bytes need no more room than there is at first");
+    let shown = json(&["show", file.to_str().unwrap(), "--live", "--depth", "64", "--rows", "10000"]);
+    let sites = shown["rows"].as_array().unwrap().iter().filter(|row| row["bytes"] == 20_000).count();
+    assert!((5990..=6000).contains(&sites), "{sites} sites of one block");
+    running.finish();
+}
