@@ -5,6 +5,8 @@
 //! address C programmers. The files of `malloc/header` state the common rules of all functions, and those of each
 //! section. A comment has only the exceptions. The macros are there too.
 #![no_std]
+// Rust 1.88 takes labels in naked functions for those of inline assembly, which a compiler may copy.
+#![allow(named_asm_labels)]
 
 mod cache;
 mod counter;
