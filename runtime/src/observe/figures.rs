@@ -48,7 +48,7 @@ macro_rules! with_figures {
             misuses: Counter Count, "Misuses of the heap that were found, with `misuse:report`.",
                 |_| misuse::findings();
             guards_skipped: Counter Count,
-                "Allocations that `guard` chose and that are not guarded: no place was free, or the last came too soon.",
+                "Allocations that `guard` chose and that are not guarded: no place was free, or one came just before.",
                 |_| guards_skipped();
             samples_lost: Counter Count, "Samples of the heap profile for which its tables had no room.",
                 |_| profile::lost();
