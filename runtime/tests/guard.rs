@@ -174,6 +174,22 @@ fn threads_free_the_blocks_of_others() {
     });
 }
 
+/// Planted bug that was seen here: an allocation that is counted where it has a place, too.
+#[test]
+fn blocks_for_which_no_place_is_free_are_counted() {
+    in_both_modes(|| {
+        assert!(heap::check::guard(MEAN));
+        let skipped = || heap::report::process().expect("the heap was used").guards_skipped as usize;
+        let blocks: Vec<_> = (0..PLACES / 2).map(|seed| Block::new(100, 16, seed as u8)).collect();
+        assert_eq!(skipped(), 0, "half of the places are free");
+        let more: Vec<_> = (0..2 * PLACES).map(|seed| Block::new(100, 16, seed as u8)).collect();
+        let guarded = blocks.iter().chain(&more).filter(|block| block.is_guarded()).count();
+        assert_eq!(guarded, PLACES);
+        assert!((PLACES..=3 * PLACES / 2).contains(&skipped()), "{} of {}", skipped(), 5 * PLACES / 2);
+        blocks.into_iter().chain(more).for_each(Block::free);
+    });
+}
+
 #[test]
 fn fork_child_frees_its_parents_blocks() {
     in_both_modes(|| {

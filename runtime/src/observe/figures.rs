@@ -47,6 +47,11 @@ macro_rules! with_figures {
             runs: Counter Count, "Runs of pages that were handed out.", |heap| heap.runs.allocations.get();
             misuses: Counter Count, "Misuses of the heap that were found, with `misuse:report`.",
                 |_| misuse::findings();
+            guards_skipped: Counter Count,
+                "Allocations that `guard` chose and that are not guarded: no place was free, or one came just before.",
+                |_| guards_skipped();
+            samples_lost: Counter Count, "Samples of the heap profile for which its tables had no room.",
+                |_| profile::lost();
         }
         "slots" {
             slots_used: Gauge Count, "Slots that have been used.", |_| slot::in_use().into();

@@ -1,7 +1,7 @@
 //! Reading figures: how far a copy of the page has come, and the sources and readers of the table of figures.
 //! A reading takes no lock; it is exact at rest.
 
-use crate::caches::{CHUNK, Parts, Reading, Spans, heap};
+use crate::caches::{CHUNK, Parts, Reading, Spans, guards_skipped, heap};
 use crate::central::Tally;
 use crate::group::{Core, Statistics};
 use crate::observe::figures::{Cache, Figures, Group, Lock, Slot, with_figures};
@@ -9,7 +9,7 @@ use crate::observe::page::Text;
 use crate::observe::{Events, Kicks, Why, columns};
 use crate::page_heap::memblock;
 use crate::page_heap::{PAGE, PageCounts};
-use crate::{misuse, rcu, sandbox, upkeep};
+use crate::{misuse, profile, rcu, sandbox, upkeep};
 use machine::{kick, slot};
 
 /// Sums of a walk over slots, spans and caches.
