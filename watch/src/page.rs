@@ -272,7 +272,7 @@ mod tests {
         let mut write = || {
             let round = rounds.next().expect("there are enough");
             writer.start(round);
-            *writer.row(0).expect("there is room") = Figures { in_use_bytes: round, ..Figures::NONE };
+            writer.row::<Figures>(0).expect("there is room").in_use_bytes = round;
             for number in 0..64 {
                 *writer.row(number).expect("there is room") = Slot { refills: round, ..Slot::NONE };
             }

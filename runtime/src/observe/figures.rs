@@ -21,6 +21,7 @@ macro_rules! with_figures {
     ($then:ident) => {
         $then! {
     /// Figures of the process as a whole.
+    #[non_exhaustive]
     Figures from Heap<'_>: 0 "process", metrics "" numbered "" {} {
         "memory" {
             in_use_bytes: Gauge Bytes, "Bytes that the program holds, in small objects and large blocks.",
@@ -349,6 +350,7 @@ pub unsafe trait Row: Copy + 'static {
 macro_rules! declare {
     ($(
         #[doc = $says:literal]
+        $(#[$open:meta])?
         $row:ident from $source:ty: $number:literal $table:literal,
         metrics $metrics:literal numbered $numbered:literal {
             $($text:ident: $bytes:literal, $text_says:literal, $text_read:expr;)*
@@ -360,6 +362,7 @@ macro_rules! declare {
     )*) => {
         $(
             #[doc = $says]
+            $(#[$open])?
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
             #[repr(C)]
             pub struct $row {

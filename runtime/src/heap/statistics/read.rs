@@ -133,6 +133,7 @@ pub(in crate::heap) struct OfGroup<'a> {
 macro_rules! readers {
     ($(
         #[doc = $says:literal]
+        $(#[$open:meta])?
         $row:ident from $source:ty: $number:literal $table:literal,
         metrics $metrics:literal numbered $numbered:literal {
             $($text:ident: $bytes:literal, $text_says:literal, $text_read:expr;)*
