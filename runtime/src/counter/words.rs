@@ -89,6 +89,7 @@ fn block_of(state: u64) -> Option<Block> {
 
 impl Counters {
     /// Bytes of a set of `len` counters, aligned to 8. Zeroes are a set of one; [`Self::begin`] makes larger ones.
+    #[doc(hidden)]
     pub const fn bytes(len: usize) -> usize {
         (size_of::<Head>() + len * (size_of::<AtomicI64>() + size_of::<AtomicU32>())).next_multiple_of(8)
     }
@@ -97,6 +98,7 @@ impl Counters {
     ///
     /// # Safety
     /// The caller owns that many bytes, and no set in use lies there.
+    #[doc(hidden)]
     pub unsafe fn begin(place: *mut u8, len: usize) -> bool {
         let fits = (1..=LINES * 64 / CELL).contains(&len);
         if fits {
@@ -113,6 +115,7 @@ impl Counters {
     ///
     /// # Safety
     /// A set lies there, and stays there for as long as the reference is used.
+    #[doc(hidden)]
     #[inline(always)]
     pub unsafe fn at<'a>(place: NonNull<u8>) -> &'a Self {
         // SAFETY: passed on.
@@ -154,6 +157,7 @@ impl<const RANGE: i32> Counters<RANGE> {
     ///
     /// # Safety
     /// No other thread uses the set now, and no thread uses it later.
+    #[doc(hidden)]
     #[inline]
     pub unsafe fn end(&self) {
         if let Some(block) = self.block() {

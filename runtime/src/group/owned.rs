@@ -53,6 +53,7 @@ impl<'p> Group<'p> {
     }
 
     /// Returns the group's state, without the type's guarantees.
+    #[doc(hidden)]
     pub fn core(&self) -> &Core {
         // SAFETY: it exists as long as its owner.
         unsafe { self.core.as_ref() }

@@ -145,6 +145,7 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
     }
 
     /// The reader for other languages, which stays registered: [`Self::from_raw`] takes it back.
+    #[doc(hidden)]
     pub fn into_raw(self) -> *mut () {
         let raw = (&raw const *self.record).cast_mut().cast();
         forget(self);
@@ -156,6 +157,7 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
     /// # Safety
     ///
     /// The calling thread owns it, and takes it back once.
+    #[doc(hidden)]
     pub unsafe fn from_raw(raw: *mut ()) -> Self {
         // SAFETY: by the caller; records are never freed.
         Reader { record: unsafe { &*raw.cast() }, not_send: PhantomData }
@@ -166,11 +168,13 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
     /// # Safety
     ///
     /// No section is opened before [`Self::go_online`].
+    #[doc(hidden)]
     pub unsafe fn go_offline(&mut self) {
         self.record.go_offline();
     }
 
     /// The end of [`Self::offline`].
+    #[doc(hidden)]
     pub fn go_online(&mut self) {
         self.record.go_online(&Domain::enter().grace);
     }
@@ -183,6 +187,7 @@ impl<const KICKABLE: bool> Reader<KICKABLE> {
     }
 
     /// [`Self::synchronize`] on behalf of a caller.
+    #[doc(hidden)]
     pub fn synchronize_for(&mut self, pace: Pace, caller: Caller) {
         self.record.go_offline();
         wait_for_registered(pace, caller);
