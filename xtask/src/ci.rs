@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::library::{self, ended_well, succeeds};
 use crate::mutants::{self, Choice};
 use crate::torture::{self, Build};
-use crate::{book, charts, golden, header, misuse, reference, tidy};
+use crate::{book, charts, golden, header, misuse, portable, reference, tidy};
 
 /// Of the list of mutations, others at each commit.
 const MUTANTS: usize = 3;
@@ -19,7 +19,7 @@ const MINUTES_OF_TORTURE: f64 = 1.0;
 /// A step, which may wait for the release that is built beside the first ones.
 type Step = fn(&Path, &mut Release) -> Result<(), String>;
 
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     ("fmt", |root, _| fmt(root)),
     ("clippy", |root, _| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tidy", |root, _| tidy::run(root)),
@@ -32,6 +32,7 @@ const STEPS: [(&str, Step); 11] = [
     ("misuse", |root, _| misuse::check(root)),
     // The README's command.
     ("test", |root, _| cargo(root, &["test", "--workspace"])),
+    ("portable", |root, _| portable::test(root)),
     ("torture", |root, _| torture::run(root, MINUTES_OF_TORTURE, Build::OfTests)),
     ("explore", |root, _| mutants::run_beside_exploring(root, &Choice::Rotating(MUTANTS), MINUTES_OF_EXPLORATION)),
 ];

@@ -8,6 +8,7 @@
 mod book;
 mod charts;
 mod ci;
+mod crates;
 mod equal_arms;
 mod golden;
 mod header;
@@ -18,6 +19,7 @@ mod misuse;
 mod mutants;
 mod nightly;
 mod pages;
+mod portable;
 mod prose;
 mod reference;
 mod simulated_manifests;
@@ -155,6 +157,12 @@ enum Task {
     },
     /// Install the command alone, and look whether it brings its library
     Installed,
+    /// Test what the crate `commensal` has on targets that the runtime does not know, compile it there, and all with the oldest Rust
+    Portable,
+    /// Find changes of the published crates that break programs since the last release
+    Semver,
+    /// Check licences, known faults and origins of all dependencies by deny.toml
+    Deny,
     /// Run all steps of CI, with the time that each takes
     Ci,
     /// Run what takes longer than CI may, some six hours, and write docs/nightly.md; .ci/nightly-install installs what it needs
@@ -199,6 +207,9 @@ fn main() -> ExitCode {
         Task::Alone => library::check_alone(&root()),
         Task::Targets { options } => targets(&root(), &options),
         Task::Installed => library::check_installed(&root()),
+        Task::Portable => portable::run(&root()),
+        Task::Semver => crates::check_interfaces(&root()),
+        Task::Deny => crates::check_dependencies(&root()),
         Task::Ci => ci::run(&root()),
         Task::Nightly { only, quick } => nightly::run(&root(), &only, if quick { Amount::Quick } else { Amount::Full }),
     };

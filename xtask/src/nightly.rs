@@ -42,7 +42,7 @@ const fn step(name: &'static str, words: [&'static str; 2], figures: fn(&str) ->
     Step { name, words, figures, minutes }
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 15] = [
     step("explore", ["xtask explore --minutes 60", "xtask explore --minutes 1"], explored, [62.0, 3.0]),
     step(
         "mutants",
@@ -91,6 +91,9 @@ const STEPS: [Step; 12] = [
     step("equal-arms", ["xtask equal-arms", "xtask equal-arms 10"], |said| last_with(said, "in all "), [2.0, 1.0]),
     step("alone", ["xtask alone"; 2], |said| last_with(said, "is the same"), [2.0; 2]),
     step("installed", ["xtask installed"; 2], |said| last_with(said, "installed: "), [3.0; 2]),
+    step("portable", ["xtask portable"; 2], |said| last_with(said, "portable: "), [4.0; 2]),
+    step("semver", ["xtask semver"; 2], |said| last_with(said, "semver: "), [5.0; 2]),
+    step("deny", ["xtask deny"; 2], |said| last_with(said, "deny: "), [1.0; 2]),
 ];
 
 /// Runs the steps, or those that are named, and writes the page.

@@ -111,7 +111,7 @@ pub fn state(root: &Path) -> String {
 }
 
 /// What git says; none if it fails.
-fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+pub fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
