@@ -220,7 +220,7 @@ static void check_sandboxed(void) {
     check_beside_a_section();
     cm_group *group = cm_group_create("guest", NULL, MIB);
     cm_group_entry entry;
-    cm_group_enter(group, &entry);
+    CHECK(cm_group_enter(group, &entry) == 0, "not entered");
     CHECK(malloc(1000) != NULL, "no block");
     cm_group_leave(&entry);
     CHECK(cm_group_destroy(group) == 0, "a group was not destroyed: errno %d", errno);

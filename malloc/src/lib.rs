@@ -20,6 +20,7 @@ mod rcu_reader;
 mod sandbox;
 mod stdlib;
 mod upkeep;
+mod version;
 
 /// The library's version, which the command reads from the file.
 #[allow(non_upper_case_globals, reason = "a symbol for C")]

@@ -24,6 +24,7 @@ const _: () = assert!(size_of::<RcuSection>() == size_of::<Open>());
 /// Returns the section. Grace periods wait for ever for a section that is not ended.
 ///
 /// After fork: yes; the child waits for the sections that the forking thread had open, and for no others.
+/// cbindgen:postfix=CM_NOTHROW CM_CHECKED
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_read_lock() -> RcuSection {
     let Counted { at, slot } = rcu::open().0;
@@ -61,6 +62,7 @@ pub extern "C" fn cm_rcu_synchronize_expedited() {
 /// Requests a grace period without waiting for it. Returns its number, for cm_rcu_is_over.
 ///
 /// Signal handlers: no. After fork: yes; the child may also ask for numbers from before the fork.
+/// cbindgen:postfix=CM_NOTHROW CM_CHECKED
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_start() -> u64 {
     rcu::start().0
@@ -100,6 +102,7 @@ const _: () = assert!(size_of::<RcuHead>() == size_of::<Head>());
 /// Signal handlers: yes, except for the first deferral of a process, by any function. After fork: yes; the child also
 /// makes the calls that waited, except for those that the library was making. A child that a signal handler forked must
 /// not call this before the handler has returned.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_call(head: *mut RcuHead, function: unsafe extern "C" fn(head: *mut RcuHead)) {
     // SAFETY: passed on; both are pointers to the same.
@@ -150,6 +153,7 @@ pub struct RcuWaiting {
 /// Counts what waits, into `waiting`: exact while no thread defers, frees or calls.
 ///
 /// Time: proportional to the number of slots.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_count_waiting(waiting: *mut RcuWaiting) {
     let rcu::Waiting { objects, bytes, most_bytes, held_up, lost } = rcu::waiting();

@@ -33,6 +33,7 @@ pub struct UpkeepFigures {
 }
 
 /// Reads the statistics of upkeep into `report`. Each figure is exact; together they are consistent only at rest.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_upkeep_report(report: *mut UpkeepFigures) {
     let read = Report::read();
