@@ -32,6 +32,11 @@ in_both_modes! {
     rcu_sandboxed: |mode| holds(mode, "rcu sandboxed");
     rcu_main_that_leaves: super::rcu_main_that_leaves;
 
+    names_errors: |mode| holds(mode, "names errors");
+    names_set: |mode| holds(mode, "names set");
+    names_texts: |mode| _ = ended(mode, "names texts", NAMED);
+    names_interrupted: |mode| holds(mode, "names interrupted");
+
     upkeep_settings: |mode| holds(mode, "upkeep settings");
     upkeep_leaves: |mode| holds(mode, "upkeep leaves");
     upkeep_user: |mode| holds(mode, "upkeep user");
@@ -42,6 +47,9 @@ in_both_modes! {
     locks_text_at_exit: super::locks_text_at_exit;
     locks_json_at_exit: super::locks_json_at_exit;
 }
+
+const NAMED: &str =
+    "upkeep.interval_ms:250,rcu.policy:counted,locks:json,cache.ord*.debug:track+redzone,cache.lines.dedicated:off";
 
 /// The examples in the first comment of the header, one after the other.
 fn introduction(mode: Mode) {

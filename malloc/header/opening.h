@@ -66,6 +66,12 @@
  *     cm_rcu_unregister(reader);
  *     printf("the costs are %ld\n", costs);
  *
+ * Settings and statistics. Each has a name, by which it is read and, if it may change, set.
+ *
+ *     uint64_t bytes = 0;
+ *     if (cm_get("in_use_bytes", &bytes) == 0)
+ *         printf("%llu bytes in use\n", (unsigned long long)bytes);
+ *
  * Lock report. The library records which of its functions waited for its own locks, and how long.
  *
  *     cm_lock_row rows[5];
@@ -76,8 +82,8 @@
  * Upkeep. The library returns idle memory to the kernel in the background, each slot in its turn, once in an interval.
  * A program can change the interval, or do upkeep in a thread of its own.
  *
- *     cm_upkeep_set("interval_ms", 250);
- *     cm_upkeep_set("shepherd", 0);                           // no background thread of the library
+ *     cm_set("upkeep.interval_ms", 250);
+ *     cm_set("upkeep.shepherd", 0);                           // no background thread of the library
  *     int64_t ns = cm_upkeep_tick();
  *     printf("call it again in %lld ns\n", (long long)ns);
  *

@@ -66,6 +66,12 @@
  *     cm_rcu_unregister(reader);
  *     printf("the costs are %ld\n", costs);
  *
+ * Settings and statistics. Each has a name, by which it is read and, if it may change, set.
+ *
+ *     uint64_t bytes = 0;
+ *     if (cm_get("in_use_bytes", &bytes) == 0)
+ *         printf("%llu bytes in use\n", (unsigned long long)bytes);
+ *
  * Lock report. The library records which of its functions waited for its own locks, and how long.
  *
  *     cm_lock_row rows[5];
@@ -76,8 +82,8 @@
  * Upkeep. The library returns idle memory to the kernel in the background, each slot in its turn, once in an interval.
  * A program can change the interval, or do upkeep in a thread of its own.
  *
- *     cm_upkeep_set("interval_ms", 250);
- *     cm_upkeep_set("shepherd", 0);                           // no background thread of the library
+ *     cm_set("upkeep.interval_ms", 250);
+ *     cm_set("upkeep.shepherd", 0);                           // no background thread of the library
  *     int64_t ns = cm_upkeep_tick();
  *     printf("call it again in %lld ns\n", (long long)ns);
  *
@@ -154,6 +160,61 @@ extern "C" {
 /// Returns CM_VERSION of the library that runs, which may be another than that of the header that the program was
 /// compiled with.
 uint32_t cm_version(void) CM_NOTHROW;
+
+/* ---- Settings and statistics by name ---- */
+
+/// Bytes of a name, with the zero byte at its end.
+#define CM_NAME_BYTES 48
+
+/// A setting or a statistic.
+typedef struct cm_name {
+    /// The name. Ends with a zero byte.
+    char name[CM_NAME_BYTES];
+    /// Whether it is a statistic. Otherwise it is a setting.
+    bool is_statistic;
+    /// Whether cm_set sets it.
+    bool can_be_set;
+} cm_name;
+
+/// Reads a setting or a statistic into `value`. If the values of a setting are words, the value is the word's position
+/// in `commensal conf`, from 0; of words that are joined by '+', each is a bit.
+///
+/// Returns 0, or -1 with `value` unchanged.
+///
+/// errno: ENOENT if there is no such name; EINVAL if it is a text, for cm_get_text; ENODATA if it has no value, because
+/// it was not set and there is no default. Time: constant for a setting. For a statistic as long as malloc_stats, because
+/// all are read: proportional to the memory and to the numbers of slots and caches.
+int cm_get(const char *name,
+           uint64_t *value) CM_NOTHROW CM_NONNULL CM_CHECKED;
+
+/// Reads a setting or a statistic as a text: a setting as COMMENSAL_CONF has it, or the default in the words of
+/// `commensal conf`; a statistic in decimal digits. Writes at most `capacity` bytes, of which the last is zero. `text`
+/// may be NULL if `capacity` is 0.
+///
+/// Returns the length of the text, without the zero byte; from `capacity` on, the text was cut. Or -1, with nothing
+/// written.
+///
+/// errno: ENOENT if there is no such name. Time: as for cm_get.
+int cm_get_text(const char *name, char *text, size_t capacity) CM_NOTHROW CM_NONNULL_AT(1) CM_CHECKED;
+
+/// Sets a setting that may change while the program runs, such as cm_set("upkeep.interval_ms", 250). `commensal conf`
+/// prints names, units, ranges and when each may be set. For words, `value` is the word's position: 0 is "off" and 1 is
+/// "on". For "rcu.policy" call cm_rcu_set_policy.
+///
+/// Returns 0, or -1 with the setting unchanged.
+///
+/// errno: ENOENT if there is no such name; ERANGE if `value` is out of its range; EPERM if only COMMENSAL_CONF can set
+/// it; EACCES if it is a statistic.
+int cm_set(const char *name, uint64_t value) CM_NOTHROW CM_NONNULL;
+
+/// Describes the name of this number in `name`: first all settings, then all statistics of the process. In
+/// "cache.NAME.debug", NAME stands for the name of an object cache; cm_get then reads its value for caches that are
+/// created now. Numbers stay the same while the program runs, and are others in another version of the library.
+///
+/// Returns 0, or -1 with `name` unchanged.
+///
+/// errno: ENOENT if there are not so many names.
+int cm_name_at(size_t number, struct cm_name *name) CM_NOTHROW CM_NONNULL CM_CHECKED;
 
 /* ---- Lazy counters ----
  *
@@ -746,14 +807,6 @@ void cm_rcu_barrier(void) CM_NOTHROW;
 /// Time: proportional to the number of slots.
 void cm_rcu_count_waiting(struct cm_rcu_waiting *waiting) CM_NOTHROW CM_NONNULL;
 
-/// Sets a setting of RCU. `name` is its key in COMMENSAL_CONF without "rcu.": cm_rcu_set("lazy_delay_ms", 5).
-/// `commensal conf` prints keys, units and ranges. For the policy call cm_rcu_set_policy.
-///
-/// Returns 0, or -1 with the setting unchanged.
-///
-/// errno: EINVAL if there is no such setting, or `value` is out of its range.
-int cm_rcu_set(const char *name, uint32_t value) CM_NOTHROW;
-
 /* ---- RCU: registered readers ----
  *
  * A registered reader is online or offline. While it is online, objects that it finds by CM_RCU_DEREFERENCE stay until
@@ -769,7 +822,7 @@ typedef struct cm_rcu_reader {
     uint32_t due, depth;
 } cm_rcu_reader;
 
-void cm_rcu_checkpoint_due(struct cm_rcu_reader *reader) CM_NOTHROW CM_NONNULL;
+void cm_rcu_checkpoint_due(cm_rcu_reader *reader) CM_NOTHROW CM_NONNULL;
 
 /* Declares that the thread has left all sections of `reader`, and reports it if the policy demands that. Otherwise it
  * costs one load. */
@@ -835,7 +888,7 @@ void cm_rcu_reader_synchronize(cm_rcu_reader *reader) CM_NOTHROW CM_NONNULL;
 
 /// Sets when registered readers report, for all readers of the process, even while they read:
 ///
-/// - "flagged" (default): at a checkpoint, after they have held up a grace period for rcu.till_qs_ms (see cm_rcu_set).
+/// - "flagged" (default): at a checkpoint, after they have held up a grace period for rcu.till_qs_ms (see cm_set).
 /// - "counted": at each `n`-th checkpoint, and after they have held one up for twice as long.
 /// - "kicked": like "flagged", but the signal SIGURG interrupts kickable readers after three times as long.
 /// - "none": only by cm_rcu_checkpoint_always and cm_rcu_offline.
@@ -966,15 +1019,6 @@ typedef struct cm_upkeep_figures {
 
 /// Reads the statistics of upkeep into `report`. Each figure is exact; together they are consistent only at rest.
 void cm_upkeep_report(struct cm_upkeep_figures *report) CM_NOTHROW CM_NONNULL;
-
-/// Sets a setting of upkeep. `name` is its key in COMMENSAL_CONF without "upkeep.", or "on" for upkeep itself:
-/// cm_upkeep_set("interval_ms", 250). `commensal conf` prints keys, units and ranges. For "on" and "shepherd", `value`
-/// is 0 or 1.
-///
-/// Returns 0, or -1 with the setting unchanged.
-///
-/// errno: EINVAL if there is no such setting, or `value` is out of its range.
-int cm_upkeep_set(const char *name, uint32_t value) CM_NOTHROW;
 
 /// Does the upkeep that is due now. It is for programs that run upkeep in a thread of their own, with
 /// "upkeep.shepherd:off".

@@ -13,6 +13,7 @@ mod cxx;
 mod group;
 mod loaded;
 mod locks;
+mod names;
 mod process;
 mod profile;
 mod rcu;

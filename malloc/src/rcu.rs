@@ -1,10 +1,9 @@
 //! The C functions of `commensal.h` for RCU: names for `commensal::rcu`.
 
-use crate::cache::failed;
-use commensal::heap::{self, Error};
+use commensal::heap;
 use commensal::machine::slot::Counted;
 use commensal::rcu::{self, Caller, Cookie, Head, Open, Pace};
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::c_void;
 
 /// An open read section, for cm_rcu_read_unlock.
 #[repr(C)]
@@ -159,17 +158,4 @@ pub unsafe extern "C" fn cm_rcu_count_waiting(waiting: *mut RcuWaiting) {
     let rcu::Waiting { objects, bytes, most_bytes, held_up, lost } = rcu::waiting();
     // SAFETY: passed on.
     unsafe { waiting.write(RcuWaiting { objects, bytes, most_bytes, held_up, lost }) };
-}
-
-/// Sets a setting of RCU. `name` is its key in COMMENSAL_CONF without "rcu.": cm_rcu_set("lazy_delay_ms", 5).
-/// `commensal conf` prints keys, units and ranges. For the policy call cm_rcu_set_policy.
-///
-/// Returns 0, or -1 with the setting unchanged.
-///
-/// errno: EINVAL if there is no such setting, or `value` is out of its range.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cm_rcu_set(name: *const c_char, value: u32) -> c_int {
-    // SAFETY: passed on: a string.
-    let name = unsafe { CStr::from_ptr(name) };
-    if matches!(name.to_str().map(|name| rcu::set_knob(name, value)), Ok(Ok(()))) { 0 } else { failed(Error::Invalid) }
 }

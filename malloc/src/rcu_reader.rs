@@ -108,7 +108,7 @@ pub unsafe extern "C" fn cm_rcu_reader_synchronize(reader: *mut RcuReader) {
 
 /// Sets when registered readers report, for all readers of the process, even while they read:
 ///
-/// - "flagged" (default): at a checkpoint, after they have held up a grace period for rcu.till_qs_ms (see cm_rcu_set).
+/// - "flagged" (default): at a checkpoint, after they have held up a grace period for rcu.till_qs_ms (see cm_set).
 /// - "counted": at each `n`-th checkpoint, and after they have held one up for twice as long.
 /// - "kicked": like "flagged", but the signal SIGURG interrupts kickable readers after three times as long.
 /// - "none": only by cm_rcu_checkpoint_always and cm_rcu_offline.
