@@ -1,8 +1,10 @@
-//! `commensal.h` as compilers see it: no warning in any standard, and a warning about each mistake that its attributes
+//! `commensal.h` and `commensal.hpp` as compilers see them: no warning in any standard, and a warning about each mistake that its attributes
 //! let them find; the version that it and the library tell.
 
 use dropin::linked::holds;
+use dropin::run::{End, Run};
 use dropin::skips::has_tools;
+use dropin::subject::{Library, Linkage, Mode};
 use dropin::{empty_folder, in_both_modes};
 use std::process::Command;
 
@@ -87,6 +89,33 @@ fn header_in_any_standard_of_c_has_no_warning() {
 #[test]
 fn header_in_any_standard_of_cxx_has_no_warning() {
     no_warning_in(&IN_CXX, "cc", &[], GOOD);
+}
+
+const FROM_CXX17: [(&str, &[&str]); 2] =
+    [("g++", &["c++17", "c++20", "c++2b"]), ("clang++", &["c++17", "c++20", "c++2b"])];
+const BESIDE: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
+
+#[test]
+fn cxx_header_in_any_standard_has_no_warning() {
+    let more = ["-D_GNU_SOURCE", "-pthread", BESIDE];
+    no_warning_in(&FROM_CXX17, "cc", &more, include_str!("../c/cxx_header.cc"));
+}
+
+/// Other tests run what GCC makes of it.
+#[test]
+fn cxx_header_does_the_same_when_clang_compiles_it() {
+    if !has_tools("commensal.hpp", &["clang++"]) {
+        return;
+    }
+    let program = empty_folder().join("cxx_header");
+    let mut command = Command::new("clang++");
+    command.args(["-std=c++17", "-O1", "-D_GNU_SOURCE", "-pthread", INCLUDE, "-o"]).arg(&program);
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/c/cxx_header.cc")).args(Linkage::Shared.flags());
+    assert!(command.status().is_ok_and(|status| status.success()), "{command:?}");
+    for check in ["containers", "resources", "scopes", "caches", "sections"] {
+        let outcome = Run::new(&program).args([check]).with(&Library::none(), Mode::Normal);
+        outcome.ending(End::Exited(0)).unwrap_or_else(|report| panic!("{check}: {report}"));
+    }
 }
 
 /// The C library's larger headers cannot do without that name, so they are left out.

@@ -11,6 +11,8 @@ use crate::reference;
 
 /// The header's place, from the root.
 pub const FILE: &str = "malloc/include/commensal.h";
+/// The header for C++, which is written by hand.
+pub const CXX_FILE: &str = "malloc/include/commensal.hpp";
 const CONFIGURATION: &str = "malloc/cbindgen.toml";
 const BY_HAND: &str = "malloc/header";
 const SOURCES: &str = "malloc/src";

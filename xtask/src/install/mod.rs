@@ -1,11 +1,11 @@
-//! Installs the library for C and C++ programs: the shared library, the archive, the header, and what pkg-config and CMake read.
+//! Installs the library for C and C++ programs: the shared library, the archive, the headers, and what pkg-config and CMake read.
 //!
 //! ```text
 //!   PREFIX/lib/libcommensal.so.0.1.0, libcommensal.a
 //!         /lib/libcommensal.so.0, libcommensal.so, which lead there: for the loader, and for linkers
 //!         /lib/pkgconfig/commensal.pc
 //!         /lib/cmake/commensal/commensal-config.cmake, commensal-config-version.cmake
-//!         /include/commensal.h
+//!         /include/commensal.h, commensal.hpp
 //! ```
 //!
 //! No file names the prefix: the descriptions find the rest from where they lie, so that a package can be made elsewhere (`--destdir`), and
@@ -74,6 +74,7 @@ fn files(root: &Path) -> Result<Vec<Installed>, String> {
         link("libcommensal.so", &soname),
         file("lib/libcommensal.a", read(&built.archive)?, 0o644),
         file("include/commensal.h", read(&root.join(header::FILE))?, 0o644),
+        file("include/commensal.hpp", read(&root.join(header::CXX_FILE))?, 0o644),
         file("lib/pkgconfig/commensal.pc", described(PKG_CONFIG, &soname), 0o644),
         file("lib/cmake/commensal/commensal-config.cmake", described(CMAKE, &soname), 0o644),
         file("lib/cmake/commensal/commensal-config-version.cmake", described(CMAKE_VERSION, &soname), 0o644),
