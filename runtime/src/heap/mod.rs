@@ -15,6 +15,7 @@ mod console;
 pub mod control;
 pub mod locks;
 mod moving;
+pub mod names;
 pub mod report;
 pub mod statistics;
 
