@@ -5,6 +5,7 @@
 //! * `Span`: the description of a run that is cut into objects.
 //! * `PageList`: ready spans per slot, so that slots seldom meet at the page heap.
 //! * `purge` returns dirty pages of free runs to the kernel in bounded calls.
+//! * `limit`: how much memory the process may hold.
 //! * `guarded`: mappings for objects, between guard pages.
 //! * `Metadata`: memory for descriptions, out of line.
 
@@ -15,6 +16,7 @@ mod free_runs;
 mod freed;
 pub(crate) mod guarded;
 mod kept;
+pub(crate) mod limit;
 mod list;
 mod map;
 pub(crate) mod memblock;
@@ -27,6 +29,7 @@ mod span;
 mod units;
 mod unmapped;
 
+pub use limit::Limit;
 pub(crate) use list::Occupancy;
 pub(crate) use map::PageMap;
 pub(crate) use metadata::Metadata;

@@ -14,6 +14,7 @@
 
 use super::emergency::Emergency;
 use super::free_runs::FreeRuns;
+use super::limit::Limits;
 use super::map::PageMap;
 use super::metadata::Metadata;
 use super::segment::{Kind, Owner, Segment};
@@ -94,6 +95,7 @@ pub struct PageHeap {
     /// The memory of descriptions.
     pub metadata: Metadata,
     pub counts: PageCounts,
+    pub limits: Limits,
     pub(super) units: Units,
     pub(super) state: UnsafeCell<FreeRuns>,
 }
@@ -140,12 +142,14 @@ impl PageHeap {
         if pages > BLOCK_PAGES || alignment > UNIT / PAGE {
             return self.allocate_block(pages, alignment);
         }
-        match self.locked(here!(), |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large)) {
-            Some(None) if pages >= WORTH_A_MAPPING => self.allocate_block(pages, alignment),
-            Some(run) => run,
-            None if alignment == 1 => self.emergency.allocate(pages).map(|start| Run { start, is_zero: true }),
-            None => None,
-        }
+        self.within_limit(pages, || {
+            match self.locked(here!(), |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large)) {
+                Some(None) if pages >= WORTH_A_MAPPING => self.make_block(pages, alignment),
+                Some(run) => run,
+                None if alignment == 1 => self.emergency.allocate(pages).map(|start| Run { start, is_zero: true }),
+                None => None,
+            }
+        })
     }
 
     /// Whether the next run of `pages`, aligned to `alignment` pages, makes the heap grow; true once in several runs.
@@ -274,11 +278,13 @@ impl PageHeap {
             // SAFETY: passed on.
             return segment.owner() == Owner::Block && unsafe { self.resize_block(start, old, new) };
         }
-        let is_done = self.locked(here!(), |state| {
+        let resize = |state: &mut FreeRuns| {
             if new <= old { self.shrink_run(state, start, new as u32) } else { self.grow_run(state, start, new as u32) }
-        });
+        };
+        let resize = || self.locked(here!(), resize)?.then_some(());
+        let is_done = self.within_limit(new.saturating_sub(old), resize).is_some();
         self.give_excess_back();
-        is_done == Some(true)
+        is_done
     }
 
     /// Shows the spans of caches among `granules` granules from `from` on: 0, or the result of the last call. None:
@@ -330,10 +336,19 @@ impl PageHeap {
 
     fn take_run(&self, state: &mut FreeRuns, pages: u32, alignment: u32, kind: Kind) -> Option<Run> {
         let freed = state.take_from_bins(pages, alignment);
-        let (segment, page) = freed.or_else(|| self.take_fresh(state, pages, alignment, kind)).or_else(|| {
+        let clean = pages - freed.map_or(0, |(segment, page)| segment.count_dirty(page, pages));
+        if !self.limits.hold(clean.into()) {
+            freed.inspect(|&(segment, page)| state.join_and_link(segment, page, pages));
+            return None;
+        }
+        let found = freed.or_else(|| self.take_fresh(state, pages, alignment, kind)).or_else(|| {
             self.add_segment(state, pages, alignment)?;
             self.take_fresh(state, pages, alignment, kind)
-        })?;
+        });
+        let Some((segment, page)) = found else {
+            self.limits.release(clean.into());
+            return None;
+        };
         let description = segment.page(page);
         // In this order, for a child that is forked in between; see the module's documentation.
         description.pages = pages;
@@ -435,8 +450,14 @@ impl PageHeap {
         let (end, more) = (page + old, new - old);
         let is_fresh = end == segment.low.get();
         if is_fresh && more <= segment.high.get() - end {
+            if !self.limits.hold(more.into()) {
+                return false;
+            }
             segment.low.set(end + more);
         } else if end < segment.pages() && segment.page(end).kind == Kind::Free && segment.page(end).pages >= more {
+            if !self.limits.hold((more - segment.count_dirty(end, more)).into()) {
+                return false;
+            }
             let free = segment.page(end).pages;
             state.unlink(segment, end);
             state.link(segment, end + more, free - more);

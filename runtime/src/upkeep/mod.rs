@@ -5,6 +5,7 @@
 //! * `own`: a thread on a slow path in its slot's window takes the turn, a part at a time. No thread is woken for it.
 //! * [`step`]: serves a *deserted* slot, which no thread uses. The `shepherd`, a background thread of the runtime,
 //!   calls this, or an embedder does by [`tick()`].
+//! * `pressure`: the control group was above its limits.
 //! * `decay`: when pages of free runs go back to the kernel.
 //!
 //! A process with one thread has no shepherd: its slow paths do what is due, after its first 50 ms.
@@ -18,12 +19,14 @@
 mod decay;
 pub mod grid;
 mod own;
+mod pressure;
 mod shepherd;
 mod state;
 mod step;
 pub mod timetable;
 
 pub(crate) use own::maintain;
+pub(crate) use pressure::watch_group;
 pub(crate) use shepherd::before_a_thread;
 pub use shepherd::leave_to_the_last;
 pub use state::Report;
