@@ -11,7 +11,6 @@ use machine::kick;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Rates, fork};
 use machine::slot::Mode;
-use std::cell::Cell;
 
 protocols! {
     "process limit":
@@ -52,6 +51,10 @@ fn step(own: &mut Vec<Block>, table: &Table, most: u64, random: &mut Rng) {
         }
         _ => own.pop().into_iter().for_each(Block::free),
     }
+    check(most);
+}
+
+fn check(most: u64) {
     let held = report().held;
     assert!(held <= most, "{held} bytes are held of {most}");
 }
@@ -71,21 +74,41 @@ fn take_all(most: u64) -> Outcome {
     }
 }
 
+/// Grows a block with a mapping of its own, which takes no lock, and shrinks it.
+fn swing(most: u64, random: &mut Rng) {
+    let Some(mut block) = Block::new(66 << 20) else { return };
+    for _ in 0..random.usize(4..12) {
+        block = block.resize([66 << 20, 67 << 20, 69 << 20][random.usize(..3)]);
+        check(most);
+    }
+    block.free();
+}
+
+/// Takes blocks until the limit refuses, all at once.
+fn rush(own: &mut Vec<Block>, most: u64) {
+    while own.len() < 12
+        && let Some(block) = Block::new(700 << 10)
+    {
+        own.push(block);
+        check(most);
+    }
+}
+
 fn raced(seed: u64) -> Outcome {
     let most = limit(ROOM);
-    let (table, holding) = (Table::new(2), Cell::new(0));
-    crowd(THREADS, seed, None, &|_, random| {
+    let table = Table::new(2);
+    crowd(THREADS, seed, None, &|thread, random| {
         let mut own = Vec::new();
-        for _ in 0..25 {
-            step(&mut own, &table, most, random);
+        for _ in 0..6 {
+            match random.u8(..3) {
+                _ if thread == 0 => swing(most, random),
+                0 => {
+                    rush(&mut own, most);
+                    own.drain(..).for_each(Block::free);
+                }
+                _ => (0..5).for_each(|_| step(&mut own, &table, most, random)),
+            }
         }
-        // All at once, until it is refused.
-        while own.len() < 40
-            && let Some(block) = Block::new(36_864)
-        {
-            own.push(block);
-        }
-        holding.set(holding.get() + own.len());
         own.into_iter().for_each(Block::free);
     });
     table.empty();
