@@ -10,6 +10,7 @@
 mod drain;
 mod examine;
 mod gap;
+mod listener;
 mod resize;
 mod retire;
 mod shortage;
@@ -20,7 +21,7 @@ mod tier;
 
 pub use drain::{Drained, Reclaimed, Which};
 pub use gap::{Claim, Gap, Kinds, MOST as MOST_OF_A_GAP, Means, begin_in, left_of_gap, means, usual_mean, wanted_mean};
+pub use listener::{Notifier, Server};
 pub use retire::RetireSlots;
-pub use shortage::{Notifier, Server};
 pub use slot_word::{Side, SlotWord};
 pub use tier::{At, CpuCaches, Watch};

@@ -4,86 +4,19 @@
 //! the soft limit, *relief* returns as much as needed: dirty pages first, then everything cached. The page heap says
 //! when that is due; see `limit` there. A thread does it at its next slow path, outside of all locks.
 //!
-//! **The program's function** is called once each time that a limit is reached: by a thread in an allocation, or by the
-//! runtime's background thread. Only one call runs at a time, so that the function may allocate. Not in a signal
-//! handler: another thread, or the background thread, makes the call then.
+//! Runs at the same time: any number of threads. They drain one after the other.
 
 use super::drain::Which;
+use super::listener::{Listener, Notifier, Server};
 use super::tier::CpuCaches;
 use crate::observe::Why;
+use crate::page_heap::PAGE;
 use crate::page_heap::limit::{Limit, RELIEF, pages_for};
-use crate::page_heap::{Metadata, PAGE};
 use crate::percpu;
-use machine::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
-use machine::{clock, here, process, thread};
+use machine::{here, process, thread};
 
 /// Attempts to make room within the hard limit, while other threads take it.
 const ROUNDS: usize = 4;
-/// Time until a thread looks again whether it may call the function.
-const PAUSE_NS: u64 = 1_000_000;
-
-/// The program's function, called with the limit that was reached and the program's word.
-pub type Notifier = extern "C" fn(limit: Limit, data: usize);
-
-/// A function and its word, never freed.
-#[derive(Clone, Copy, Debug)]
-struct Listener {
-    call: Notifier,
-    data: usize,
-}
-
-/// The listener of the process. All-zero memory: none.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct Listening {
-    listener: AtomicPtr<Listener>,
-    /// The generation of the process in which a thread is in the function.
-    telling: AtomicU32,
-    not_before_ns: AtomicU64,
-}
-
-/// The thread that serves the limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Server {
-    /// It allocates.
-    Allocating,
-    /// It frees: the C library may hold locks that the function needs.
-    Freeing,
-    /// The runtime's own thread.
-    Background,
-}
-
-impl Listening {
-    /// False: no memory.
-    fn set(&self, listener: Option<Listener>, metadata: &Metadata) -> bool {
-        let made = listener.map(|listener| {
-            let place = metadata.cut(size_of::<Listener>(), align_of::<Listener>())?.cast::<Listener>();
-            // SAFETY: fresh metadata is ours and never freed.
-            unsafe { place.write(listener) };
-            Some(place)
-        });
-        let Some(place) = made.unwrap_or(Some(core::ptr::null_mut())) else { return false };
-        // Release pairs with the acquire in `get`: a thread that finds the listener finds it whole.
-        self.listener.store(place, Ordering::Release);
-        true
-    }
-
-    fn get(&self) -> Option<Listener> {
-        // SAFETY: null, or a listener that is never freed.
-        unsafe { self.listener.load(Ordering::Acquire).as_ref() }.copied()
-    }
-
-    /// Runs `work` unless another thread of this process, or this one, is in it.
-    fn alone(&self, work: impl FnOnce()) {
-        let (seen, generation) = (self.telling.load(Relaxed), thread::generation());
-        // In a fork child, a thread that was in it is gone, or is this one and has returned from it.
-        if seen != generation && self.telling.compare_exchange(seen, generation, Relaxed, Relaxed).is_ok() {
-            work();
-            self.telling.store(0, Relaxed);
-        }
-    }
-}
-
 impl CpuCaches {
     /// Returns free memory to the kernel: magazines, depots, page lists, and dirty pages of free runs beyond `keep`
     /// bytes. Returns the bytes released, and at least 1 if any cached object became free.
@@ -188,15 +121,11 @@ impl CpuCaches {
             limits.take_due(CALLS);
             return false;
         };
-        let now_ns = clock::now_ns();
-        if server != Server::Background
-            && (now_ns < listening.not_before_ns.load(Relaxed) || thread::may_be_in_handler())
-        {
-            listening.not_before_ns.store(now_ns + PAUSE_NS, Relaxed);
-            return false;
-        }
         let mut due = 0;
         listening.alone(|| {
+            if server != Server::Background && listening.may_be_in_handler() {
+                return;
+            }
             due = limits.take_due(CALLS);
             // In no group, so that none is charged; and without signals, whose handlers could find this half done.
             process::keeping_errno(|| {

@@ -6,7 +6,7 @@
 //!
 //! Runs at the same time: any thread. Relaxed throughout: words stand alone, and an early or late look does no harm.
 
-use super::shortage::{Listening, Server};
+use super::listener::{Listening, Server};
 use crate::central::{CacheRef, FURTHEST, Path, coarse_time, units_since};
 use crate::depot::Depot;
 use crate::layout::{self, Region};

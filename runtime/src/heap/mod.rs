@@ -175,7 +175,11 @@ fn take_hardened(bytes: usize) -> Option<*mut u8> {
 /// without room for a span, caches are drained first.
 fn allocate_page_instead(bytes: usize, alignment: usize) -> Option<*mut u8> {
     let is_refused = heap().page_heap().limits.lacking(pages_for(bytes) as u64) > 0;
-    if is_refused || group::current().is_some() { None } else { allocate_pages(bytes.max(1), alignment).map(|run| run.0) }
+    if is_refused || group::current().is_some() {
+        None
+    } else {
+        allocate_pages(bytes.max(1), alignment).map(|run| run.0)
+    }
 }
 
 /// Calls `attempt`. If it fails and the thread is in no group, drains all caches and retries: a group has done so.

@@ -62,7 +62,8 @@ macro_rules! with_figures {
             limit_refused: Counter Count, "Allocations that the limit refused.", |heap| heap.limit.refused;
             limit_reliefs: Counter Count, "Times that memory went back because of the soft limit.",
                 |heap| heap.limit.reliefs;
-            pressure_reliefs: Counter Count, "Times that memory went back because the control group was above its own limits.",
+            pressure_reliefs: Counter Count,
+                "Times that memory went back because the control group was above its limits.",
                 |heap| heap.upkeep.pressure;
         }
         "slots" {

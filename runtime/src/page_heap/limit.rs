@@ -8,31 +8,22 @@
 //!              ╰ relief: caches are drained, dirty pages go back; again after each step of growth
 //! ```
 //!
-//! **Never over.** A page is held by one compare-and-swap that judges the sum. So threads that race for the last page do
-//! not both get it, with or without the page heap's lock.
+//! **Never over.** A page is held by one compare-and-swap that judges the sum. So of two threads that race for the last
+//! page, one gets it, with or without the page heap's lock.
 //!
 //! **Hysteresis.** A limit is reached again only after the held pages have fallen below it by a *step*. Two reliefs are
 //! a step of growth apart.
 //!
 //! Runs at the same time: any number of threads, also in signal handlers. Relaxed throughout: each word stands alone.
 
-use super::runs::PageHeap;
-use super::segment::Huge;
 use super::{GRANULE_PAGES, PAGE};
 use crate::observe::Events;
-use machine::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, wait};
+use machine::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A step is this part of the limit, up to 32 MiB.
 const STEP_PART: u64 = 16;
 const LONGEST_STEP: u64 = (32 << 20) / PAGE as u64;
-/// Fewest pages that go back to the kernel for an allocation that lacks room: 256 KiB.
-const WORTH_A_CALL: u64 = (256 << 10) / PAGE as u64;
-/// Looks of an allocation at pages that other threads are returning, and the time between two. A fork child may have
-/// inherited a return that never ends.
-const LOOKS: u32 = 20;
-const LOOK_NS: u64 = 50_000;
-
-/// Which of the two limits.
+/// One of the two limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Limit {
@@ -105,10 +96,10 @@ pub struct Limits {
     soft: Threshold,
     /// Held pages above which the next relief is due.
     relief_above: AtomicU64,
-    /// What a thread outside of all locks has to do.
+    /// Tasks for a thread outside of all locks.
     due: AtomicU32,
     /// Threads that are returning pages.
-    returning: AtomicU32,
+    pub(super) returning: AtomicU32,
     /// Allocations that the hard limit refused.
     pub refused: Events,
     /// Reliefs.
@@ -200,7 +191,7 @@ impl Limits {
         self.due.load(Relaxed) != 0
     }
 
-    /// Takes some of the bits of what is due.
+    /// Takes some of the bits that are due.
     pub(crate) fn take_due(&self, bits: u32) -> u32 {
         self.due.fetch_and(!bits, Relaxed) & bits
     }
@@ -228,49 +219,6 @@ impl Limits {
 
     pub(super) fn end_return(&self) {
         self.returning.fetch_sub(1, Relaxed);
-    }
-}
-
-impl PageHeap {
-    /// Calls `attempt`, which needs so many pages. While the hard limit refuses, returns dirty pages and repeats it. For
-    /// threads that hold no lock.
-    pub(crate) fn within_limit<R>(&self, pages: usize, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
-        let mut looks = LOOKS;
-        loop {
-            let got = attempt();
-            if got.is_some() || !self.limits.is_hard() || !self.make_room(pages as u64, &mut looks) {
-                return got;
-            }
-        }
-    }
-
-    /// Returns as many dirty pages as an allocation lacks, or waits for another thread that does. False: none can go.
-    #[cold]
-    fn make_room(&self, pages: u64, looks: &mut u32) -> bool {
-        let lacking = self.limits.lacking(pages);
-        if lacking > 0 && self.purge_some(lacking.max(WORTH_A_CALL), Huge::BreakUp) > 0 {
-            return true;
-        }
-        let returning = self.limits.returning.load(Relaxed);
-        if *looks == 0 || (lacking > 0 && returning == 0) {
-            return false;
-        }
-        if lacking > 0 {
-            wait(&self.limits.returning, returning, LOOK_NS);
-            *looks -= 1;
-        } else {
-            // Room came meanwhile, or the attempt has failed for another reason.
-            *looks = looks.saturating_sub(LOOKS / 2);
-        }
-        true
-    }
-
-    /// Returns dirty pages of free runs until at most so many pages are held, or no more can go.
-    pub(crate) fn purge_to(&self, held: u64) {
-        while let excess = self.limits.held().saturating_sub(held)
-            && excess > 0
-            && self.purge_some(excess, Huge::BreakUp) > 0
-        {}
     }
 }
 

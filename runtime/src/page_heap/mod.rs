@@ -5,7 +5,7 @@
 //! * `Span`: the description of a run that is cut into objects.
 //! * `PageList`: ready spans per slot, so that slots seldom meet at the page heap.
 //! * `purge` returns dirty pages of free runs to the kernel in bounded calls.
-//! * `limit`: how much memory the process may hold.
+//! * `limit` says how much memory the process may hold, and `room` makes room for an allocation.
 //! * `guarded`: mappings for objects, between guard pages.
 //! * `Metadata`: memory for descriptions, out of line.
 
@@ -22,6 +22,8 @@ mod map;
 pub(crate) mod memblock;
 mod metadata;
 mod purge;
+mod resize;
+mod room;
 mod runs;
 mod segment;
 mod segments;

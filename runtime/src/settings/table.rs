@@ -124,8 +124,8 @@ pub const TABLE: &[Setting] = &[
          `cm_limit_set` in C or `heap::limit::set` in Rust.",
     ),
     row("limit.soft", Number(0, u32::MAX - 1), "0", "MiB", AtStart).help(
-        "Held memory above which dirty memory and everything cached go back, again after each growth by a sixteenth \
-         of this, at most 32 MiB. 0: none. A program can change it, as `limit`, and be told by `cm_limit_notify`.",
+        "Held memory above which dirty memory and everything cached go back, again after each growth by a sixteenth of \
+         this, at most 32 MiB. 0: none. A program can change it, as `limit`, and be told by `cm_limit_notify`.",
     ),
     row("huge", one_of("system avoid prefer"), "system", "", AtStart).help(
         "`system`: the heap beyond its first 32 MiB follows the system's huge-page setting. `avoid`: it never \
@@ -155,7 +155,8 @@ pub const TABLE: &[Setting] = &[
         .help("Memory that may be returned to the kernel per second. It bounds the cost of faulting pages in again."),
     row("upkeep.cgroup", Values::Path, "the process's own", "", AtStart).help(
         "Folder of the control group (version 2) whose `memory.events` the background thread reads once an interval. \
-         When its `high` or `max` has grown, all memory that is not in use goes back. A folder without that file: none.",
+         When its `high` or `max` has grown, all memory that is not in use goes back. If there is no such file, \
+         nothing happens.",
     ),
     row("rcu.policy", one_of("flagged counted kicked none"), "flagged", "", AtStart).help(
         "When registered readers report. `flagged`: at a checkpoint after they were flagged. `counted`: at each \

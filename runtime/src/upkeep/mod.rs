@@ -26,7 +26,6 @@ mod step;
 pub mod timetable;
 
 pub(crate) use own::maintain;
-pub(crate) use pressure::watch_group;
 pub(crate) use shepherd::before_a_thread;
 pub use shepherd::leave_to_the_last;
 pub use state::Report;
@@ -74,4 +73,11 @@ pub(crate) fn look_again() {
     (0..machine::slot::in_use()).for_each(|slot| heap().cpu.watch(slot).look_now());
     state.shepherd.rouse();
     state.shepherd.ring();
+}
+
+/// Watches the control group at a path instead of the process's own.
+pub(crate) fn watch_group(path: &str) {
+    if let Some(state) = enter().then(|| made_at(&STATE)).flatten() {
+        state.pressure.watch(path, &heap().page_heap().metadata);
+    }
 }

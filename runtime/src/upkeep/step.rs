@@ -204,7 +204,10 @@ impl State {
         }
         heap().central().tally().note_peaks();
         let insists = round.is_multiple_of(UNTOLD_FOR);
-        self.look_at_pressure(insists);
+        if (insists || !self.pressure.is_untold()) && self.pressure.has_grown() {
+            heap().cpu.trim(0);
+            self.counts.pressure.count();
+        }
         if insists || self.shortage.load(Ordering::Relaxed) != UNTOLD {
             // The page cache counts as used memory, so this only justifies returning idle pages.
             let mut shortage = UNTOLD;
