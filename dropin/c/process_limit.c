@@ -76,13 +76,4 @@ static void check_malloc(void) {
     free(take(99 * MEGABYTE));
 }
 
-int main(int count, char **arguments) {
-    const char *what = count == 2 ? arguments[1] : "";
-    if (strcmp(what, "basics") == 0)
-        check_basics();
-    else if (strcmp(what, "malloc") == 0)
-        check_malloc();
-    else
-        CHECK(0, "expected basics or malloc");
-    return 0;
-}
+CHECKS({"basics", check_basics}, {"malloc", check_malloc})

@@ -302,7 +302,7 @@ pub fn pressure_of_group(folder: Option<&str>) -> Option<u64> {
         if events.is_some() {
             return events;
         }
-        path = &path[..path.rfind('/')?];
+        path = path.get(..path.rfind('/')?)?;
     }
 }
 

@@ -17,6 +17,14 @@ use machine::{here, process, thread};
 
 /// Attempts to make room within the hard limit, while other threads take it.
 const ROUNDS: usize = 4;
+/// An allocation that was refused, and the attempts so far.
+#[derive(Debug)]
+struct Retry {
+    bytes: usize,
+    pages: u64,
+    round: usize,
+}
+
 impl CpuCaches {
     /// Returns free memory to the kernel: magazines, depots, page lists, and dirty pages of free runs beyond `keep`
     /// bytes. Returns the bytes released, and at least 1 if any cached object became free.
@@ -52,39 +60,50 @@ impl CpuCaches {
     /// moment ago.
     #[cold]
     pub fn flush_and_retry<R>(&self, bytes: usize, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+        let mut retry = Retry { bytes, pages: pages_for(bytes) as u64, round: 0 };
+        while self.prepare(&mut retry) {
+            let got = attempt();
+            if got.is_some() {
+                return got;
+            }
+        }
+        None
+    }
+
+    /// Returns memory for the next attempt. False: there is none.
+    fn prepare(&self, retry: &mut Retry) -> bool {
         let heap = &self.depot.central.page_heap;
         if heap.limits.is_hard() {
-            return self.retry_within_limit(pages_for(bytes) as u64, attempt);
+            return self.prepare_within_limit(retry);
         }
         let (counts, vain) = (&heap.counts, &self.cold.vain_flush);
-        if bytes as u64 / PAGE as u64 > counts.reserved.get() || vain.tells_against_another(counts.in_use.get()) {
-            return None;
+        let is_first = retry.round == 0;
+        retry.round = 1;
+        let is_hopeless = (retry.bytes / PAGE) as u64 > counts.reserved.get();
+        if is_first && (is_hopeless || vain.tells_against_another(counts.in_use.get())) {
+            return false;
         }
-        let got = (self.trim(0) > 0).then(&mut attempt).flatten();
-        if got.is_none() {
+        let may_help = is_first && self.trim(0) > 0;
+        if !may_help {
             vain.note(counts.in_use.get());
         }
-        got
+        may_help
     }
 
     /// The same under a hard limit. If that refuses, the program's function may free memory.
-    fn retry_within_limit<R>(&self, pages: u64, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+    fn prepare_within_limit(&self, retry: &mut Retry) -> bool {
         let limits = &self.depot.central.page_heap.limits;
-        let may_fit = limits.get(Limit::Hard).is_none_or(|most| pages <= most);
-        for _ in 0..if may_fit { ROUNDS } else { 0 } {
-            let freed = self.trim(0);
-            if let Some(got) = attempt() {
-                return Some(got);
-            }
-            if freed == 0 {
-                break;
-            }
+        let may_fit = limits.get(Limit::Hard).is_none_or(|most| retry.pages <= most);
+        if may_fit && retry.round < ROUNDS {
+            retry.round = if self.trim(0) > 0 { retry.round + 1 } else { ROUNDS };
+            return true;
         }
-        if limits.lacking(pages) == 0 {
-            return None;
+        if retry.round > ROUNDS || limits.lacking(retry.pages) == 0 {
+            return false;
         }
+        retry.round = ROUNDS + 1;
         limits.refuse();
-        if self.serve_limits(Server::Allocating) && may_fit { attempt() } else { None }
+        self.serve_limits(Server::Allocating) && may_fit
     }
 
     // ---- what the limits ask for ----

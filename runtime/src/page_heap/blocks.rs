@@ -82,7 +82,7 @@ impl PageHeap {
 
     fn enter_block(&self, state: &mut FreeRuns, mapping: Mapping, bytes: usize) -> Option<()> {
         let pages = (bytes / PAGE) as u64;
-        if !self.limits.hold(pages) {
+        if !self.hold(pages) {
             return None;
         }
         let described = self.new_description(state).filter(|block| {
@@ -170,7 +170,7 @@ impl PageHeap {
     /// The contract is that of [`Self::resize`].
     pub(super) unsafe fn resize_block(&self, start: *mut u8, old: usize, new: usize) -> bool {
         let more = new.saturating_sub(old) as u64;
-        if self.within_limit(more as usize, || self.limits.hold(more).then_some(())).is_none() {
+        if self.within_limit(more as usize, || self.hold(more).then_some(())).is_none() {
             return false;
         }
         let segment = self.segment(start);

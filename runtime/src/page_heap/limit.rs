@@ -11,8 +11,8 @@
 //! **Never over.** A page is held by one compare-and-swap that judges the sum. So of two threads that race for the last
 //! page, one gets it, with or without the page heap's lock.
 //!
-//! **Hysteresis.** A limit is reached again only after the held pages have fallen below it by a *step*. Two reliefs are
-//! a step of growth apart.
+//! **Hysteresis.** A limit is reached again only after the pages in use have fallen below it by a *step*. Two reliefs
+//! are a step of growth apart.
 //!
 //! Runs at the same time: any number of threads, also in signal handlers. Relaxed throughout: each word stands alone.
 
@@ -48,7 +48,7 @@ impl Limit {
 #[repr(C)]
 struct Threshold {
     pages: AtomicU64,
-    /// Whether it was reached since the held pages were last a step below it.
+    /// Whether it was reached since the pages in use were last a step below it.
     is_reached: AtomicBool,
     /// Times that it was reached.
     times: Events,
@@ -78,9 +78,9 @@ impl Threshold {
         is_first
     }
 
-    /// Looks whether so many held pages are a step below it.
-    fn look_at(&self, held: u64) {
-        let is_below = self.get().is_some_and(|pages| held + Self::step(pages) <= pages);
+    /// Looks whether so many pages in use are a step below it.
+    fn look_at(&self, in_use: u64) {
+        let is_below = self.get().is_some_and(|pages| in_use + Self::step(pages) <= pages);
         if is_below && self.is_reached.load(Relaxed) {
             self.is_reached.store(false, Relaxed);
         }
@@ -142,11 +142,13 @@ impl Limits {
         self.hard.get().is_some()
     }
 
-    /// Holds more pages. False: the hard limit refuses.
-    pub(super) fn hold(&self, more: u64) -> bool {
+    /// Holds more pages, beside so many in use. False: the hard limit refuses.
+    pub(super) fn hold(&self, more: u64, in_use: u64) -> bool {
         let most = self.hard.get().unwrap_or(u64::MAX);
         let within = |held: u64| (more == 0 || held.saturating_add(more) <= most).then_some(held + more);
         let Ok(before) = self.held.fetch_update(Relaxed, Relaxed, within) else { return false };
+        self.hard.look_at(in_use);
+        self.soft.look_at(in_use);
         self.note(before, before + more);
         true
     }
@@ -158,9 +160,7 @@ impl Limits {
 
     /// Notes growth of the held pages.
     fn note(&self, before: u64, after: u64) {
-        self.hard.look_at(before);
         let Some(soft) = self.soft.get() else { return };
-        self.soft.look_at(before);
         let step = Threshold::step(soft);
         // Of two threads that come here at once, both may make relief due: it is one bit.
         let above = self.relief_above.load(Relaxed).min(before.saturating_add(step).max(soft));
@@ -243,16 +243,16 @@ mod tests {
     #[test]
     fn hard_limit_gives_its_last_page_and_no_more() {
         let limits = limits(Some(100), None);
-        assert!(limits.hold(60) && !limits.hold(41) && limits.hold(40) && !limits.hold(1));
-        assert!(limits.hold(0), "dirty pages are held already");
+        assert!(limits.hold(60, 0) && !limits.hold(41, 60) && limits.hold(40, 60) && !limits.hold(1, 100));
+        assert!(limits.hold(0, 100), "dirty pages are held already");
         assert_eq!((limits.held(), limits.lacking(5)), (100, 5));
         limits.release(3);
-        assert!(!limits.hold(4) && limits.hold(3));
+        assert!(!limits.hold(4, 97) && limits.hold(3, 97));
         limits.set(Limit::Hard, Some(50));
         limits.release(20);
-        assert!(!limits.hold(1), "80 are held");
+        assert!(!limits.hold(1, 80), "80 are held");
         limits.set(Limit::Hard, None);
-        assert!(limits.hold(1000) && limits.lacking(1000) == 0);
+        assert!(limits.hold(1000, 80) && limits.lacking(1000) == 0);
     }
 
     /// Planted bugs that were seen here: relief at each page above the limit; a limit that is never reached again; one
@@ -266,7 +266,7 @@ mod tests {
         // Grows by pages, all of them in use.
         let mut grow = |pages: u64| {
             for _ in 0..pages {
-                assert!(limits.hold(1));
+                assert!(limits.hold(1, limits.held()));
                 if limits.take_due(RELIEF) != 0 {
                     reliefs += 1;
                     limits.note_relief();
@@ -277,7 +277,8 @@ mod tests {
         assert_eq!(grow(SOFT), (0, 0, false));
         assert_eq!(grow(1), (1, 1, true));
         assert_eq!(grow(STEP), (1, 1, false));
-        assert_eq!(grow(10 * STEP), (10, 1, false));
+        // Each relief is due at the first page above a step.
+        assert_eq!(grow(10 * STEP), (11, 1, false));
         // Not far enough below, and then far enough.
         limits.release(limits.held() - SOFT + STEP - 1);
         assert_eq!(grow(STEP), (11, 1, false));
@@ -288,27 +289,30 @@ mod tests {
     #[test]
     fn relief_that_suffices_does_not_reach_the_soft_limit() {
         let limits = limits(None, Some(1600));
-        assert!(limits.hold(1700));
+        assert!(limits.hold(1700, 0));
         assert_eq!(limits.take_due(RELIEF), RELIEF);
         limits.release(1700 - limits.after_relief());
         limits.note_relief();
         assert_eq!((limits.times(Limit::Soft), limits.reliefs.get(), limits.is_due()), (0, 1, false));
-        assert!(limits.hold(100) && !limits.is_due() && limits.hold(1) && limits.is_due(), "1600 are not too many");
+        assert!(
+            limits.hold(100, 1500) && !limits.is_due() && limits.hold(1, 1600) && limits.is_due(),
+            "1600 are not too many"
+        );
     }
 
     #[test]
     fn refusals_reach_the_hard_limit_once_until_a_step_below() {
         let limits = limits(Some(160), None);
-        assert!(limits.hold(160));
+        assert!(limits.hold(160, 0));
         let refuse = || {
             limits.refuse();
             limits.take_due(Limit::Hard.bit()) != 0
         };
         assert_eq!([refuse(), refuse(), refuse()], [true, false, false]);
         limits.release(9);
-        assert!(limits.hold(9) && !refuse());
+        assert!(limits.hold(9, 151) && !refuse());
         limits.release(10);
-        assert!(limits.hold(10) && refuse());
+        assert!(limits.hold(10, 150) && refuse());
         assert_eq!((limits.refused.get(), limits.times(Limit::Hard)), (5, 2));
     }
 }

@@ -47,12 +47,12 @@ impl PageHeap {
         let (end, more) = (page + old, new - old);
         let is_fresh = end == segment.low.get();
         if is_fresh && more <= segment.high.get() - end {
-            if !self.limits.hold(more.into()) {
+            if !self.hold(more.into()) {
                 return false;
             }
             segment.low.set(end + more);
         } else if end < segment.pages() && segment.page(end).kind == Kind::Free && segment.page(end).pages >= more {
-            if !self.limits.hold((more - segment.count_dirty(end, more)).into()) {
+            if !self.hold((more - segment.count_dirty(end, more)).into()) {
                 return false;
             }
             let free = segment.page(end).pages;

@@ -15,6 +15,11 @@ const LOOKS: u32 = 20;
 const LOOK_NS: u64 = 50_000;
 
 impl PageHeap {
+    /// Holds more pages. False: the hard limit refuses.
+    pub(super) fn hold(&self, more: u64) -> bool {
+        self.limits.hold(more, self.counts.in_use.get())
+    }
+
     /// Calls `attempt`, which needs so many pages. While the hard limit refuses, returns dirty pages and repeats it.
     /// For threads that hold no lock.
     pub(crate) fn within_limit<R>(&self, pages: usize, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {

@@ -318,7 +318,7 @@ impl PageHeap {
     fn take_run(&self, state: &mut FreeRuns, pages: u32, alignment: u32, kind: Kind) -> Option<Run> {
         let freed = state.take_from_bins(pages, alignment);
         let clean = pages - freed.map_or(0, |(segment, page)| segment.count_dirty(page, pages));
-        if !self.limits.hold(clean.into()) {
+        if !self.hold(clean.into()) {
             freed.inspect(|&(segment, page)| state.join_and_link(segment, page, pages));
             return None;
         }
