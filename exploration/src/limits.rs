@@ -94,6 +94,7 @@ fn rush(own: &mut Vec<Block>, most: u64) {
     }
 }
 
+/// Planted bug that was seen here: the sum is judged by a load before an addition.
 fn raced(seed: u64) -> Outcome {
     let most = limit(ROOM);
     let table = Table::new(2);

@@ -321,8 +321,8 @@ fn function_is_not_called_in_a_signal_handler() {
 }
 
 /// The file as the kernel writes it.
-fn write_events(folder: &str, high: u32, max: u32) {
-    let text = format!("low 0\nhigh {high}\nmax {max}\noom 0\noom_kill 0\noom_group_kill 0\n");
+fn write_events(folder: &str, low: u32, high: u32, max: u32) {
+    let text = format!("low {low}\nhigh {high}\nmax {max}\noom 0\noom_kill 0\noom_group_kill 0\n");
     let (new, file) = (format!("{folder}/new"), format!("{folder}/memory.events"));
     fs::write(&new, text).and_then(|()| fs::rename(new, file)).expect("the folder is ours");
 }
@@ -334,7 +334,7 @@ fn memory_that_is_not_in_use_goes_back_when_the_control_group_is_above_its_limit
     let folder = std::env::var("COMMENSAL_TEST_FOLDER").unwrap_or_else(|_| folder.to_str().expect("text").into());
     if child::case().is_none() {
         fs::create_dir_all(&folder).expect("a folder");
-        write_events(&folder, 7, 0);
+        write_events(&folder, 0, 7, 0);
         let conf = format!("upkeep.interval_ms:20,keep:1000,upkeep.cgroup:{folder}");
         let outcome =
             child::run(child::command("act").env("COMMENSAL_CONF", conf).env("COMMENSAL_TEST_FOLDER", &folder));
@@ -352,10 +352,12 @@ fn memory_that_is_not_in_use_goes_back_when_the_control_group_is_above_its_limit
             }
         });
         let mut stays = Vec::new();
-        for (high, max) in [(8, 0), (9, 0), (9, 1)] {
+        for (low, high, max) in [(1, 8, 0), (2, 9, 0), (3, 9, 1)] {
             Blocks::of(40 * MIB, &[90_000]).free();
             stays.push(take(100).expect("there is memory"));
             assert!(comes(|| Report::read().has_shepherd), "no shepherd: {:?}", Report::read());
+            // `low` tells of protection that did not hold, not of this group's own limits.
+            write_events(&folder, low, high - u32::from(max == 0), 0);
             thread::sleep(std::time::Duration::from_millis(200));
             let (held, before) = (report().held, Report::read().pressure);
             assert!(
@@ -363,7 +365,7 @@ fn memory_that_is_not_in_use_goes_back_when_the_control_group_is_above_its_limit
                 "{held} are held: {:?}",
                 Report::read()
             );
-            write_events(&folder, high, max);
+            write_events(&folder, low, high, max);
             assert!(comes(|| Report::read().pressure > before), "nobody looked: {:?}", Report::read());
             assert!(report().held < held / 2, "{held} bytes were held, and now {:?}", report());
         }
