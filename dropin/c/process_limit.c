@@ -2,9 +2,11 @@
  * the library, not preloaded. What the limits promise is tested in runtime/tests.
  *
  * basics     every function, and each edge of its arguments, and errno
- * malloc     each function of malloc beyond the limit: NULL and ENOMEM, and the old block stays */
+ * malloc     each function of malloc beyond the limit: NULL and ENOMEM, and the old block stays
+ * told       the example of the book: a function that writes to an eventfd */
 #include "check.h"
 #include <commensal.h>
+#include <sys/eventfd.h>
 
 #define MEGABYTE ((size_t)1 << 20)
 
@@ -76,4 +78,23 @@ static void check_malloc(void) {
     free(take(99 * MEGABYTE));
 }
 
-CHECKS({"basics", check_basics}, {"malloc", check_malloc})
+/* ANCHOR: told */
+static int events; /* an eventfd: another thread waits for it, and frees what it can */
+
+static void reached(uint32_t limit, void *unused) {
+    (void)limit, (void)unused;
+    eventfd_write(events, 1);
+}
+/* ANCHOR_END: told */
+
+static void check_told(void) {
+    events = eventfd(0, EFD_NONBLOCK);
+    CHECK(events >= 0 && cm_limit_notify(reached, NULL) == 0, "not made");
+    CHECK(cm_limit_set(CM_LIMIT_HARD, 50 * MEGABYTE) == 0, "not set");
+    eventfd_t times;
+    CHECK(eventfd_read(events, &times) == -1, "told before the limit is reached");
+    CHECK(malloc(51 * MEGABYTE) == NULL, "beyond the limit");
+    CHECK(eventfd_read(events, &times) == 0 && times == 1, "not told once");
+}
+
+CHECKS({"basics", check_basics}, {"malloc", check_malloc}, {"told", check_told})

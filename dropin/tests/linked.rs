@@ -28,6 +28,7 @@ in_both_modes! {
 
     process_limit_basics: |mode| holds(mode, "process_limit basics");
     process_limit_malloc: |mode| holds(mode, "process_limit malloc");
+    process_limit_told: |mode| holds(mode, "process_limit told");
 
     rcu_basics: |mode| holds(mode, "rcu basics");
     rcu_deferred: |mode| holds(mode, "rcu deferred");

@@ -17,6 +17,7 @@ use machine::{here, process, thread};
 
 /// Attempts to make room within the hard limit, while other threads take it.
 const ROUNDS: usize = 4;
+
 /// An allocation that was refused, and the attempts so far.
 #[derive(Debug)]
 struct Retry {

@@ -89,9 +89,9 @@ impl Threshold {
 
 /// The limits, and how much is held. All-zero memory: nothing is, and there are none.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Limits {
-    held: AtomicU64,
+    // Read on slow paths and seldom written: a line of their own.
     hard: Threshold,
     soft: Threshold,
     /// Held pages above which the next relief is due.
@@ -100,11 +100,14 @@ pub struct Limits {
     due: AtomicU32,
     /// Threads that are returning pages.
     pub(super) returning: AtomicU32,
+    held: AtomicU64,
     /// Allocations that the hard limit refused.
     pub refused: Events,
     /// Reliefs.
     pub reliefs: Events,
 }
+
+const _: () = assert!(core::mem::offset_of!(Limits, held) == 64);
 
 impl Limits {
     /// Pages held.
