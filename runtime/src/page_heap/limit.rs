@@ -284,9 +284,9 @@ mod tests {
         assert_eq!(grow(10 * STEP), (11, 1, false));
         // Not far enough below, and then far enough.
         limits.release(limits.held() - SOFT + STEP - 1);
-        assert_eq!(grow(STEP), (11, 1, false));
+        assert_eq!(grow(STEP + 1), (12, 1, false));
         limits.release(limits.held() - SOFT + STEP);
-        assert_eq!(grow(STEP + 1), (12, 2, true));
+        assert_eq!(grow(STEP + 1), (13, 2, true));
     }
 
     #[test]
