@@ -5,7 +5,7 @@ mod common;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use commensal::observe::figures::{Kind, TABLES, Unit};
+use commensal_runtime::observe::figures::{Kind, TABLES, Unit};
 use common::commensal_does;
 use common::watched::{Place, Watched, eventually};
 use dropin::subject::Linkage;

@@ -26,6 +26,10 @@ in_both_modes! {
     group_own: |mode| holds(mode, "group own");
     group_faults: |mode| holds(mode, "group faults");
 
+    process_limit_basics: |mode| holds(mode, "process_limit basics");
+    process_limit_malloc: |mode| holds(mode, "process_limit malloc");
+    process_limit_told: |mode| holds(mode, "process_limit told");
+
     rcu_basics: |mode| holds(mode, "rcu basics");
     rcu_deferred: |mode| holds(mode, "rcu deferred");
     rcu_registered: |mode| holds(mode, "rcu registered");

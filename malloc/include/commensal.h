@@ -649,6 +649,70 @@ void cm_group_stats_read(struct cm_group *group, struct cm_group_stats *stats) C
 /// Returns the group that the thread entered last and has not left, or NULL.
 struct cm_group *cm_group_current(void) CM_NOTHROW;
 
+/* ---- Limits of the process ----
+ *
+ * The process as one group. *Held* memory is that of spans and large blocks in use, and dirty memory that is kept for
+ * reuse. It never exceeds the hard limit. The settings `limit` and `limit.soft` set both limits at the start.
+ */
+
+/// The soft limit: above it, the library returns memory that is not in use to the kernel.
+#define CM_LIMIT_SOFT 0
+
+/// The hard limit: an allocation that would pass it fails with ENOMEM.
+#define CM_LIMIT_HARD 1
+
+/// A function to call when a limit is reached, with CM_LIMIT_SOFT or CM_LIMIT_HARD, and the argument of
+/// cm_limit_notify.
+typedef void (*cm_limit_notifier)(uint32_t limit, void *argument);
+
+/// The limits of the process, and what happened at them.
+typedef struct cm_limit_figures {
+    /// Bytes held.
+    uint64_t held;
+    /// The hard limit in bytes. UINT64_MAX: none.
+    uint64_t limit;
+    /// The soft limit in bytes. UINT64_MAX: none.
+    uint64_t soft_limit;
+    /// Times that the hard limit was reached.
+    uint64_t reached;
+    /// Times that the soft limit was reached.
+    uint64_t soft_reached;
+    /// Allocations that the hard limit refused.
+    uint64_t refused;
+    /// Times that memory went back to the kernel because of the soft limit.
+    uint64_t reliefs;
+} cm_limit_figures;
+
+/// Sets a limit of the process to `bytes`, rounded down to pages of 4096, at least one; 0: no limit. `limit` is
+/// CM_LIMIT_SOFT or CM_LIMIT_HARD. If more is held already, the process keeps it, and allocations that need pages fail
+/// until enough was freed.
+///
+/// Returns 0, or -1.
+///
+/// errno: EINVAL if `limit` is another number; ENOMEM if the process has no heap yet, and there is no memory for one.
+/// Time: some nanoseconds. After fork: the child has the same limits, for itself.
+int cm_limit_set(uint32_t limit, uint64_t bytes);
+
+/// Has `function` called with `argument` when a limit is reached; NULL: no function. It replaces the function before,
+/// of which a call may still be running.
+///
+/// The soft limit is reached if more is held after all memory that is not in use went back, the hard limit if it
+/// refuses an allocation. Each counts as reached again only after the held memory has fallen below it by a sixteenth,
+/// at most 32 MiB. A thread calls the function in an allocation, outside of all groups and of the library's locks, or
+/// the library's background thread does. All signals are blocked, and no two calls run at once. After a call for the
+/// hard limit, the refused allocation is tried once more.
+///
+/// The function may allocate and free. It must return, and must not take a lock that a thread may hold while it
+/// allocates. A thread in a signal handler does not call it: another thread does so later.
+///
+/// Returns 0, or -1. Each call takes 64 bytes that are never freed.
+///
+/// errno: ENOMEM if there is no memory.
+int cm_limit_notify(cm_limit_notifier function, void *argument);
+
+/// Reads the limits into `report`. Each figure is exact; together they are consistent only at rest.
+void cm_limit_report(struct cm_limit_figures *report);
+
 /* ---- RCU: read sections, grace periods, deferred frees ---- */
 
 /* Stores `value` into `pointer`, so that readers find the object, with all that was written to it before. */

@@ -13,6 +13,7 @@ mod counter;
 mod counters;
 mod cxx;
 mod group;
+mod limit;
 mod loaded;
 mod locks;
 mod names;

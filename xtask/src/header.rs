@@ -17,9 +17,9 @@ const CONFIGURATION: &str = "malloc/cbindgen.toml";
 const BY_HAND: &str = "malloc/header";
 const SOURCES: &str = "malloc/src";
 /// The sections in their order. Each is a file of SOURCES, and one of BY_HAND.
-const SECTIONS: [&str; 12] = [
-    "version", "names", "counter", "counters", "cache", "group", "rcu", "rcu_reader", "locks", "profile", "sandbox",
-    "upkeep",
+const SECTIONS: [&str; 13] = [
+    "version", "names", "counter", "counters", "cache", "group", "limit", "rcu", "rcu_reader", "locks", "profile",
+    "sandbox", "upkeep",
 ];
 const CLOSING: &str = "\n#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n\n#endif /* COMMENSAL_H */\n";
 
