@@ -64,7 +64,7 @@ pub mod rcu {
 
     on_runtime! {
         #[doc(inline)]
-        pub use crate::means::rcu::{Cookie, grace_periods, is_over, set_knob, start, synchronize, synchronize_expedited};
+        pub use crate::means::rcu::{Cookie, grace_periods, is_over, start, synchronize, synchronize_expedited};
         #[doc(inline)]
         pub use crate::means::rcu::{Head, Waiting, barrier, call, defer_drop, defer_free, waiting};
         #[doc(inline)]
@@ -80,14 +80,14 @@ pub mod rcu {
     }
 }
 
-/// Settings. `rcu::set_knob` and `upkeep::set_knob` change those that may change while the program runs.
+/// Settings, and the process's figures by their names.
 pub mod settings {
     #[doc(inline)]
     pub use crate::means::heap::conf::apply_environment;
 
     on_runtime! {
         #[doc(inline)]
-        pub use crate::means::settings::Refused;
+        pub use crate::means::heap::names::{Described, Refusal, describe, get, set, show};
     }
 }
 
@@ -96,6 +96,12 @@ on_runtime! {
     pub mod group {
         #[doc(inline)]
         pub use crate::means::group::{Box, Busy, Group, NAME_BYTES, Refused, Statistics};
+    }
+
+    /// The limits of the process: how much memory the heap may hold.
+    pub mod limit {
+        #[doc(inline)]
+        pub use crate::means::heap::limit::{Limit, Notifier, Report, notify, report, set};
     }
 
     /// The heap profile: which call sites allocate and hold memory, from samples.
@@ -123,6 +129,6 @@ on_runtime! {
         #[doc(inline)]
         pub use crate::means::heap::trim;
         #[doc(inline)]
-        pub use crate::means::upkeep::{Report, set_knob, tick};
+        pub use crate::means::upkeep::{Report, tick};
     }
 }

@@ -13,8 +13,10 @@ mod counter;
 mod counters;
 mod cxx;
 mod group;
+mod limit;
 mod loaded;
 mod locks;
+mod names;
 mod process;
 mod profile;
 mod rcu;
@@ -22,6 +24,7 @@ mod rcu_reader;
 mod sandbox;
 mod stdlib;
 mod upkeep;
+mod version;
 
 /// The library's version, which the command reads from the file.
 #[allow(non_upper_case_globals, reason = "a symbol for C")]

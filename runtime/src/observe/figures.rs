@@ -54,6 +54,24 @@ macro_rules! with_figures {
             samples_lost: Counter Count, "Samples of the heap profile for which its tables had no room.",
                 |_| profile::lost();
         }
+        "limits" {
+            held_bytes: Gauge Bytes, "Bytes of spans and large blocks in use, and of dirty free runs.",
+                |heap| heap.limit.held;
+            limit_bytes: Gauge Bytes, "The most bytes that may be held; 0: no limit.",
+                |heap| heap.limit.limit.unwrap_or(0);
+            soft_limit_bytes: Gauge Bytes, "Held bytes above which unused memory goes back at once; 0: no limit.",
+                |heap| heap.limit.soft_limit.unwrap_or(0);
+            limit_reached: Counter Count, "Times that the limit was reached, after the process was a step below it.",
+                |heap| heap.limit.reached;
+            soft_limit_reached: Counter Count, "The same for the soft limit, after unused memory went back.",
+                |heap| heap.limit.soft_reached;
+            limit_refused: Counter Count, "Allocations that the limit refused.", |heap| heap.limit.refused;
+            limit_reliefs: Counter Count, "Times that memory went back because of the soft limit.",
+                |heap| heap.limit.reliefs;
+            pressure_reliefs: Counter Count,
+                "Times that memory went back because the control group was above its limits.",
+                |heap| heap.upkeep.pressure;
+        }
         "slots" {
             slots_used: Gauge Count, "Slots that have been used.", |_| slot::in_use().into();
             has_concurrency_ids: Gauge YesOrNo Most,

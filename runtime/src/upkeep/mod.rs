@@ -5,6 +5,7 @@
 //! * `own`: a thread on a slow path in its slot's window takes the turn, a part at a time. No thread is woken for it.
 //! * [`step`]: serves a *deserted* slot, which no thread uses. The `shepherd`, a background thread of the runtime,
 //!   calls this, or an embedder does by [`tick()`].
+//! * `pressure`: the control group was above its limits.
 //! * `decay`: when pages of free runs go back to the kernel.
 //!
 //! A process with one thread has no shepherd: its slow paths do what is due, after its first 50 ms.
@@ -18,6 +19,7 @@
 mod decay;
 pub mod grid;
 mod own;
+mod pressure;
 mod shepherd;
 mod state;
 mod step;
@@ -52,7 +54,7 @@ pub(crate) fn next_turn_ns(slot: u32) -> u64 {
 /// and changes nothing, if there is no such setting or the value is out of its range.
 ///
 /// ```
-/// use commensal::upkeep;
+/// use commensal_runtime::upkeep;
 ///
 /// upkeep::set_knob("interval_ms", 250).expect("milliseconds, from 1");
 /// assert!(upkeep::set_knob("interval_ms", 0).is_err());
@@ -71,4 +73,11 @@ pub(crate) fn look_again() {
     (0..machine::slot::in_use()).for_each(|slot| heap().cpu.watch(slot).look_now());
     state.shepherd.rouse();
     state.shepherd.ring();
+}
+
+/// Watches the control group at a path instead of the process's own.
+pub(crate) fn watch_group(path: &str) {
+    if let Some(state) = enter().then(|| made_at(&STATE)).flatten() {
+        state.pressure.watch(path, &heap().page_heap().metadata);
+    }
 }
