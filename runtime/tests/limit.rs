@@ -4,11 +4,11 @@
 
 mod common;
 
-use commensal::group::Group;
-use commensal::heap::limit::{Limit, notify, report, set};
-use commensal::heap::{self, PAGE};
-use commensal::machine::process;
-use commensal::upkeep::{self, Report};
+use commensal_runtime::group::Group;
+use commensal_runtime::heap::limit::{Limit, notify, report, set};
+use commensal_runtime::heap::{self, PAGE};
+use commensal_runtime::machine::process;
+use commensal_runtime::upkeep::{self, Report};
 use common::PATIENCE;
 use common::child::{self, in_both_modes, with_settings};
 use common::forks::{FINE, Way, wait_for};
@@ -57,7 +57,7 @@ fn hard_limit_gives_exactly_its_pages_in_blocks_of_all_kinds() {
         let of_group = group.core().allocate(150 * MIB, 16).expect("there is room");
         assert!(group.core().allocate(50 * MIB, 16).is_none(), "a group's note takes a page");
         // SAFETY: the block is ours.
-        unsafe { commensal::group::Core::free(of_group) };
+        unsafe { commensal_runtime::group::Core::free(of_group) };
         assert!(report().refused >= 6, "{:?}", report());
         assert_eq!(report().limit, Some(most));
     });
