@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 8] = [
     "include/commensal.h",
     "lib/cmake/commensal/commensal-config-version.cmake",
     "lib/cmake/commensal/commensal-config.cmake",
     "lib/libcommensal.a",
     "lib/libcommensal.so",
+    "lib/libcommensal.so.0",
+    concat!("lib/libcommensal.so.", env!("CARGO_PKG_VERSION")),
     "lib/pkgconfig/commensal.pc",
 ];
 
