@@ -138,6 +138,9 @@ enum Task {
         /// The folder that gets lib/ and include/, such as /usr/local
         #[arg(long)]
         prefix: PathBuf,
+        /// The folder for libraries, from the prefix, such as lib64
+        #[arg(long, default_value = "lib")]
+        libdir: String,
         /// The folder that stands for the root while a package is made
         #[arg(long)]
         destdir: Option<PathBuf>,
@@ -190,7 +193,7 @@ fn main() -> ExitCode {
             mutants::run(&root(), &choice)
         }
         Task::Misuse { options } => misuse::run(&root(), &options),
-        Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
+        Task::Install { prefix, libdir, destdir } => install::run(&root(), &prefix, &libdir, destdir.as_deref()),
         Task::Pages { command } => pages::run(&root(), &command),
         Task::Soak { minutes } => library::soak(&root(), minutes),
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
