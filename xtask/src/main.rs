@@ -17,6 +17,7 @@ mod markdown;
 mod misuse;
 mod mutants;
 mod nightly;
+mod package;
 mod pages;
 mod prose;
 mod reference;
@@ -145,6 +146,15 @@ enum Task {
         #[arg(long)]
         destdir: Option<PathBuf>,
     },
+    /// Make the archive and the Debian packages in target/package/out, with their checksums
+    Package {
+        /// Build a second time at another place: both must be the same, byte for byte
+        #[arg(long)]
+        twice: bool,
+        /// Install them in a fresh system of this suite of Debian, use them there and remove them; needs root and debootstrap
+        #[arg(long = "try", value_name = "SUITE")]
+        suites: Vec<String>,
+    },
     /// Make the manifests that compile packages once more, on the simulated machine
     Manifests,
     /// Build the library with and without everything else in the tree: both must be the same
@@ -194,6 +204,7 @@ fn main() -> ExitCode {
         }
         Task::Misuse { options } => misuse::run(&root(), &options),
         Task::Install { prefix, libdir, destdir } => install::run(&root(), &prefix, &libdir, destdir.as_deref()),
+        Task::Package { twice, suites } => package::run(&root(), twice, &suites),
         Task::Pages { command } => pages::run(&root(), &command),
         Task::Soak { minutes } => library::soak(&root(), minutes),
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),
