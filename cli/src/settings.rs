@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal::settings::{Setting, TABLE, Values, When};
+use commensal_runtime::settings::{Setting, TABLE, Values, When};
 use lab::sheet::{Sheet, Side};
 use serde_json::{Value, json};
 

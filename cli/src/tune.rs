@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal::heap::control::{NAME_BYTES, REFUSED, REFUSED_BY_KERNEL, TUNE};
+use commensal_runtime::heap::control::{NAME_BYTES, REFUSED, REFUSED_BY_KERNEL, TUNE};
 
 use crate::control::{Control, Request};
 use crate::failure::Failure;

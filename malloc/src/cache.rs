@@ -1,11 +1,11 @@
-//! The C functions of `commensal.h` for object caches: names and errno for `commensal::caches::ObjectCache`.
+//! The C functions of `commensal.h` for object caches: names and errno for `commensal_runtime::caches::ObjectCache`.
 //!
 //! Safety, for all of them: the pointer leads to a cache that `cm_cache_create` made and that is not destroyed. Callers
 //! fulfil the conditions of a comment's line "Threads".
 
-use commensal::caches::{self, Alive, ObjectCache, Refused, Untunable, Wanted};
-use commensal::central::Hook;
-use commensal::heap::{self, Error};
+use commensal_runtime::caches::{self, Alive, ObjectCache, Refused, Untunable, Wanted};
+use commensal_runtime::central::Hook;
+use commensal_runtime::heap::{self, Error};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn cm_cache_destroy(cache: *mut Cache) -> c_int {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
-    commensal::machine::cache_take_body!(slow: caches::allocate_slow)
+    commensal_runtime::machine::cache_take_body!(slow: caches::allocate_slow)
 }
 
 /// Frees an object of this cache; it must be constructed if the cache has a constructor. NULL is ignored. free() frees
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_free(cache: *mut Cache, object: *mut c_void) {
-    commensal::machine::cache_put_body!(slow: caches::free_slow)
+    commensal_runtime::machine::cache_put_body!(slow: caches::free_slow)
 }
 
 /// Allocates `count` objects into `objects`.

@@ -1,10 +1,10 @@
-//! The C functions of `commensal.h` for one counter: names and errno for `commensal::counter::LazyCounter`.
+//! The C functions of `commensal.h` for one counter: names and errno for `commensal_runtime::counter::LazyCounter`.
 //!
 //! Safety, for all of them: the pointer leads to a counter, which is zeroed memory or what these functions made of it,
 //! and stays there during the call. Callers fulfil the conditions of a comment's line "Threads".
 
-use commensal::counter::{self, Counters, LazyCounter};
-use commensal::heap;
+use commensal_runtime::counter::{self, Counters, LazyCounter};
+use commensal_runtime::heap;
 use core::ffi::c_int;
 
 /// One lazy counter. Zeroed memory is a counter of value 0 without an owner. Do not copy or move it, and do not put it

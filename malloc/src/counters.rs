@@ -1,4 +1,4 @@
-//! The C functions of `commensal.h` for sets of counters: names and errno for `commensal::counter::Counters`.
+//! The C functions of `commensal.h` for sets of counters: names and errno for `commensal_runtime::counter::Counters`.
 //!
 //! A set has its length in its own memory. An index beyond it ends the program, because the words behind a set belong
 //! to other objects, and the functions return no errors.
@@ -7,10 +7,10 @@
 //! there during the call. Callers fulfil the conditions of a comment's line "Threads".
 
 use crate::counter::{Reading, status};
-use commensal::counter::Counters;
-use commensal::heap;
-use commensal::misuse::Line;
-use commensal::percpu::{CELL, LINES};
+use commensal_runtime::counter::Counters;
+use commensal_runtime::heap;
+use commensal_runtime::misuse::Line;
+use commensal_runtime::percpu::{CELL, LINES};
 use core::ffi::{c_int, c_void};
 use core::fmt::Write;
 use core::ptr::NonNull;

@@ -1,11 +1,11 @@
-//! The C functions of `commensal.h` for memory groups: names and errno for `commensal::group`.
+//! The C functions of `commensal.h` for memory groups: names and errno for `commensal_runtime::group`.
 //!
 //! Safety, for all of them: the pointer leads to a group that `cm_group_create` made and that is not destroyed. Callers
 //! fulfil the conditions of a comment's line "Threads".
 
 use crate::cache::failed;
-use commensal::group::{Core, Entry, Refused};
-use commensal::heap::{self, Error};
+use commensal_runtime::group::{Core, Entry, Refused};
+use commensal_runtime::heap::{self, Error};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// Memory that is charged, limited and freed together. See cm_group_create.
@@ -187,5 +187,5 @@ pub unsafe extern "C" fn cm_group_stats_read(group: *mut Group, stats: *mut Grou
 /// Returns the group that the thread entered last and has not left, or NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_group_current() -> *mut Group {
-    commensal::group::innermost().cast_mut().cast()
+    commensal_runtime::group::innermost().cast_mut().cast()
 }

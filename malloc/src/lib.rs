@@ -37,7 +37,7 @@ pub static commensal_version: [u8; env!("CARGO_PKG_VERSION").len() + 1] = {
 static START: extern "C" fn() = {
     extern "C" fn start() {
         loaded::stay();
-        commensal::heap::conf::apply_environment();
+        commensal_runtime::heap::conf::apply_environment();
     }
     start
 };
@@ -47,7 +47,7 @@ static START: extern "C" fn() = {
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = {
     extern "C" fn end() {
-        commensal::heap::examine_at_exit();
+        commensal_runtime::heap::examine_at_exit();
     }
     end
 };
@@ -79,7 +79,7 @@ core::arch::global_asm!(
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
-    commensal::heap::panicked(info)
+    commensal_runtime::heap::panicked(info)
 }
 
 #[link(name = "c")]

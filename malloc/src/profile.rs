@@ -1,7 +1,7 @@
-//! The C functions of `commensal.h` for the heap profile: names and errno for `commensal::profile`.
+//! The C functions of `commensal.h` for the heap profile: names and errno for `commensal_runtime::profile`.
 
-use commensal::heap;
-use commensal::profile::{self, Region};
+use commensal_runtime::heap;
+use commensal_runtime::profile::{self, Region};
 use core::ffi::{CStr, c_char, c_int};
 
 /// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: that of the

@@ -1,9 +1,9 @@
-//! The C functions of `commensal.h` for RCU: names for `commensal::rcu`.
+//! The C functions of `commensal.h` for RCU: names for `commensal_runtime::rcu`.
 
 use crate::cache::failed;
-use commensal::heap::{self, Error};
-use commensal::machine::slot::Counted;
-use commensal::rcu::{self, Caller, Cookie, Head, Open, Pace};
+use commensal_runtime::heap::{self, Error};
+use commensal_runtime::machine::slot::Counted;
+use commensal_runtime::rcu::{self, Caller, Cookie, Head, Open, Pace};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// An open read section, for cm_rcu_read_unlock.

@@ -1,11 +1,13 @@
-//! The C functions of `commensal.h` for RCU's readers that register: names for `commensal::rcu::qsbr`.
+//! The C functions of `commensal.h` for RCU's readers that register: names for `commensal_runtime::rcu::qsbr`.
 //!
 //! Checkpoints and sections are inlined in the header.
 
 use crate::cache::failed;
-use commensal::heap::{self, Error};
-use commensal::rcu::qsbr::{CooperativeReader, KickableReader, NoMemory, Policy, Reader, SignalInUse, set_policy};
-use commensal::rcu::{Caller, Pace};
+use commensal_runtime::heap::{self, Error};
+use commensal_runtime::rcu::qsbr::{
+    CooperativeReader, KickableReader, NoMemory, Policy, Reader, SignalInUse, set_policy,
+};
+use commensal_runtime::rcu::{Caller, Pace};
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::ManuallyDrop;
 use core::ptr::null_mut;

@@ -1,8 +1,8 @@
-//! The C functions of `commensal.h` for upkeep: names for `commensal::upkeep`.
+//! The C functions of `commensal.h` for upkeep: names for `commensal_runtime::upkeep`.
 
 use crate::cache::failed;
-use commensal::heap::Error;
-use commensal::upkeep::{self, Report};
+use commensal_runtime::heap::Error;
+use commensal_runtime::upkeep::{self, Report};
 use core::ffi::{CStr, c_char, c_int};
 
 /// Statistics of upkeep since the program started.

@@ -2,8 +2,8 @@
 
 mod common;
 
-use commensal::heap;
-use commensal::machine::fault::{self, Plan, Point};
+use commensal_runtime::heap;
+use commensal_runtime::machine::fault::{self, Plan, Point};
 use common::child::in_both_modes;
 use common::forked;
 use std::ptr::with_exposed_provenance_mut;
@@ -219,7 +219,7 @@ fn blocks_that_cannot_be_guarded_are_not() {
             assert!(!block.is_guarded(), "{bytes} bytes are guarded");
             block.free();
         }
-        let group = commensal::group::Group::new("alone").expect("there is memory");
+        let group = commensal_runtime::group::Group::new("alone").expect("there is memory");
         let block = group.core().allocate(100, 16).expect("there is room");
         assert!(!heap::check::is_guarded(block) && group.charged() >= 100);
         // SAFETY: the block is ours.

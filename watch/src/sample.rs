@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use commensal::observe::figures::{Cache, Figures, Group, Lock, Row, Slot};
-use commensal::observe::page::{Room, Text, Writer};
+use commensal_runtime::observe::figures::{Cache, Figures, Group, Lock, Row, Slot};
+use commensal_runtime::observe::page::{Room, Text, Writer};
 
 use crate::namespaces::Namespaces;
 use crate::page::Copied;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use commensal::observe::figures::TABLES;
+use commensal_runtime::observe::figures::TABLES;
 use serde_json::Value;
 use watch::openmetrics::{OF_KERNEL, name_of};
 

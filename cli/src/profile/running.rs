@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal::heap::control::SAMPLE;
+use commensal_runtime::heap::control::SAMPLE;
 
 use super::show::Table;
 use super::warn;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use commensal::observe::figures::{Cache, Group, Kind, Lock, Row, Slot, TABLES};
+use commensal_runtime::observe::figures::{Cache, Group, Kind, Lock, Row, Slot, TABLES};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::grid::{Cell, Grid, Order, heading_of};
