@@ -9,6 +9,7 @@ mod book;
 mod charts;
 mod ci;
 mod equal_arms;
+mod fuzz;
 mod golden;
 mod header;
 mod install;
@@ -21,6 +22,7 @@ mod package;
 mod pages;
 mod prose;
 mod reference;
+mod release;
 mod simulated_manifests;
 mod tidy;
 mod tokens;
@@ -146,6 +148,20 @@ enum Task {
         #[arg(long)]
         destdir: Option<PathBuf>,
     },
+    /// Fuzz malloc and each parser: settings, statistics pages, profiles; needs a C++ compiler
+    Fuzz {
+        /// For how long, all together
+        #[arg(long, default_value_t = 4.0)]
+        minutes: f64,
+        /// Only this target
+        only: Option<String>,
+    },
+    /// The release checklist: all that must be so before a version goes out; then the tag, and the crates are published
+    Release {
+        /// Only what can be undone: no tag, and nothing is published. CI's own steps are left out
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Make the archive and the Debian packages in target/package/out, with their checksums
     Package {
         /// Build a second time at another place: both must be the same, byte for byte
@@ -204,6 +220,8 @@ fn main() -> ExitCode {
         }
         Task::Misuse { options } => misuse::run(&root(), &options),
         Task::Install { prefix, libdir, destdir } => install::run(&root(), &prefix, &libdir, destdir.as_deref()),
+        Task::Fuzz { minutes, only } => fuzz::run(&root(), minutes, only.as_deref()),
+        Task::Release { dry_run } => release::run(&root(), dry_run),
         Task::Package { twice, suites } => package::run(&root(), twice, &suites),
         Task::Pages { command } => pages::run(&root(), &command),
         Task::Soak { minutes } => library::soak(&root(), minutes),
