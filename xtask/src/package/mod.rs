@@ -4,6 +4,7 @@
 //! (`packaging/debian/packages.toml`). The same sources give the same bytes, wherever they lie and whenever they are built:
 //! paths are mapped, files have the time of the commit, and archives are sorted. `cargo xtask package --twice` looks.
 
+mod container;
 mod debian;
 mod suites;
 

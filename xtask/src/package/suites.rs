@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::said;
+use super::{container, said};
 use crate::library::succeeds;
 
 const MIRROR: &str = "http://deb.debian.org/debian";
@@ -19,6 +19,11 @@ LD_PRELOAD=libcommensal.so.0 grep -q 'libcommensal.so.0' /proc/self/maps
 ldconfig -p | grep -q 'libcommensal.so.0 '
 test -s /usr/share/man/man1/commensal.1.gz && test -s /usr/share/man/man1/commensal-run.1.gz
 bash -n /usr/share/bash-completion/completions/commensal
+systemd-analyze verify /usr/lib/systemd/system/commensal-exporter.service
+commensal exporter --listen 127.0.0.1:29464 &
+for try in $(seq 100); do if exec 3<>/dev/tcp/127.0.0.1/29464; then break; fi; sleep 0.1; done 2> /dev/null
+printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && grep -q '^commensal_processes ' <&3
+kill %1
 cc -Wall -Wextra -Werror /usr/share/doc/commensal/examples/counter.c $(pkg-config --cflags --libs commensal) -o /tmp/counter
 /tmp/counter
 cc /usr/share/doc/commensal/examples/counter.c -I/usr/include $(pkg-config --variable=libdir commensal)/libcommensal.a -lpthread -ldl -o /tmp/static
@@ -28,7 +33,7 @@ c++ -Wall -Wextra -Werror /tmp/c.cc $(pkg-config --cflags --libs commensal) -o /
 rm /tmp/counter /tmp/static /tmp/c /tmp/c.cc
 "##;
 /// Programs that this needs.
-const TOOLS: &str = "gcc g++ libc6-dev pkgconf grep";
+const TOOLS: &str = "gcc g++ libc6-dev pkgconf grep systemd";
 
 /// Makes a fresh system of each suite, and tries the packages there. Needs root and `debootstrap`.
 pub fn try_in(root: &Path, made: &[PathBuf], suites: &[String]) -> Result<(), String> {
@@ -39,6 +44,7 @@ pub fn try_in(root: &Path, made: &[PathBuf], suites: &[String]) -> Result<(), St
         let outcome = fresh.try_packages(made);
         outcome.map_err(|why| format!("{suite}: {why}"))?;
         println!("package: {suite}: installed, used, and removed without a trace");
+        container::try_on(root, &system).map_err(|why| format!("a container on {suite}: {why}"))?;
     }
     Ok(())
 }
