@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(opened) = profiles::of_bytes(bytes) else { continue };
         let Ok(profile) = opened.profile() else { continue };
         let measure = profile.fullest().unwrap_or(Measure::ALL[0]);
-        table::rows(&profile, measure, table::By::Site);
+        table::rows(&profile, measure, table::By::Site(4));
         assert!(diff::changes(&profile, &profile, measure, 4).iter().all(|change| change.growth() == 0));
         let _ = flame::write(&profile, measure, "title", "subtitle", Vec::new());
     }

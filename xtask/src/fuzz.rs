@@ -8,6 +8,9 @@ use crate::library::succeeds;
 /// Each with the longest input, in bytes.
 const TARGETS: [(&str, u32); 4] = [("malloc", 4096), ("settings", 512), ("page", 4096), ("profile", 16384)];
 
+/// Lines of a target that failed which are shown.
+const SHOWN: usize = 60;
+
 /// What cargo-fuzz passes, without a sanitizer: these need a nightly compiler.
 const FLAGS: [&str; 6] = [
     "--cfg=fuzzing",
@@ -43,8 +46,18 @@ pub fn run(root: &Path, minutes: f64, only: Option<&str>) -> Result<(), String> 
         }
         let mut target = Command::new(place.join(host).join("release").join(name));
         target.arg(&corpus).arg(format!("-max_total_time={seconds}")).arg(format!("-max_len={longest}"));
-        target.args(["-print_final_stats=1", "-verbosity=0"]).arg(format!("-artifact_prefix={}/", found.display()));
-        succeeds(&mut target)?;
+        target.args(["-print_final_stats=1"]).arg(format!("-artifact_prefix={}/", found.display()));
+        let output = target.output().map_err(|error| format!("{name} cannot be run: {error}"))?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            let lines: Vec<&str> = told.lines().collect();
+            let last = lines[lines.len().saturating_sub(SHOWN)..].join("\n");
+            return Err(format!("{last}\n{name} failed; run the input that {} has", found.display()));
+        }
+        let number =
+            |key: &str| told.lines().find_map(|line| line.strip_prefix(&format!("stat::{key}:"))).map(str::trim);
+        let (runs, new) = (number("number_of_executed_units"), number("new_units_added"));
+        println!("fuzz: {name}: {} runs, {} inputs reached new code", runs.unwrap_or("?"), new.unwrap_or("?"));
     }
     Ok(())
 }
