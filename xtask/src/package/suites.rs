@@ -74,7 +74,7 @@ impl<'a> Fresh<'a> {
         command.args(["/bin/bash", "-euxc"]);
         command
             .arg(format!("mount -t proc proc /proc\nexport DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8\n{script}"));
-        command.env_remove("LD_PRELOAD").env("HOME", "/root").env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env_remove("LD_PRELOAD").env("HOME", "/tmp").env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command
     }
 
