@@ -20,7 +20,6 @@ mod hackbench;
 mod inspect;
 mod lab;
 mod library;
-mod merge;
 mod places;
 mod probe;
 mod profile;

@@ -3,7 +3,7 @@
 //! From below: `process` runs one program, `parameters` say which, `arm` says what differs, `blocks` orders the runs, `finding` watches what they do,
 //! the package `statistics` knows the rules, `analysis` applies them, and `table`, `report` and `json` show what came out. `experiment` is the
 //! frame of the lab's experiments. `profile` says what takes how long on simulated machines,
-//! and `forecast` what follows from that. `suite` has what allocators are compared by. `answers` has simulated runs made, here or in parts elsewhere, and `part` joins those.
+//! and `forecast` what follows from that. `suite` has what allocators are compared by. `answers` has simulated runs made.
 
 pub mod analysis;
 pub mod answers;
@@ -18,7 +18,6 @@ pub mod json;
 pub mod machine;
 pub mod metric;
 pub mod parameters;
-pub mod part;
 pub mod process;
 pub mod profile;
 mod progress;
