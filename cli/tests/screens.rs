@@ -13,8 +13,11 @@ fn done(words: &str) -> Output {
 
 #[test]
 fn help_is_as_it_was() {
-    let screens = ["--help", "run --help", "lab list", "profile --help", "profile show --help"]
-        .map(|of| format!("$ commensal {of}\n{}\n", text(&done(of).stdout)));
+    let screens = [
+        "--help", "run --help", "compare --help", "stat --help", "exporter --help", "lab list", "profile --help",
+        "profile show --help",
+    ]
+    .map(|of| format!("$ commensal {of}\n{}\n", text(&done(of).stdout)));
     insta::assert_snapshot!(screens.concat());
 }
 
@@ -75,8 +78,12 @@ fn bad_usage_is_one_line_and_status_2() {
         "doctor dinner",
         "conf --json=/tmp/settings",
         "stat -1",
-        "stat --json --prometheus 9464",
-        "stat --prometheus here",
+        "stat 1 soon",
+        "stat 1 1 0",
+        "stat --prometheus 9464",
+        "exporter --listen here",
+        "completions tcl",
+        "top --color sometimes",
         "slabinfo",
         "profile",
         "profile shwo a",
