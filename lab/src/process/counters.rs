@@ -70,7 +70,10 @@ fn why(error: &io::Error) -> String {
         ErrorKind::NotFound => "this machine has no such counter, as most virtual machines".to_owned(),
         ErrorKind::PermissionDenied => {
             let level = std::fs::read_to_string(PARANOID).unwrap_or_default();
-            format!("{PARANOID} is {}; 1 permits all, 2 those in user mode", level.trim())
+            format!(
+                "{PARANOID} is {}; 1 permits all, 2 those in user mode; a filter of system calls may forbid it, too",
+                level.trim()
+            )
         }
         _ => "this kernel does not count it".to_owned(),
     };
