@@ -170,10 +170,10 @@ impl Bench {
 
     /// Allocators, or what is told by a word; at least something that runs.
     fn arms(&self, row: &Row) -> Vec<Arm> {
-        if let (Some(over), Some(settings)) = (&row.over, row.over_settings()) {
+        if let (Some(other), Some(settings)) = (row.other_arm(), row.over_settings()) {
             let ours = self.allocators.iter().filter(|arm| arm.name == COMMENSAL);
             let pair = |ours: &Arm| {
-                let other = Arm { name: over.clone(), settings: settings.map(str::to_owned), ..ours.clone() };
+                let other = Arm { name: other.to_owned(), settings: settings.map(str::to_owned), ..ours.clone() };
                 [other, Arm { settings: row.settings.clone(), ..ours.clone() }]
             };
             return ours.flat_map(pair).collect();

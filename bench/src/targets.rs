@@ -230,15 +230,18 @@ impl Row {
             "found the figure {:?} of something else than a command",
             self.figure
         );
-        let others = [&self.over, &self.minus].into_iter().flatten();
-        ensure!(self.probe.is_some() || others.count() == 0, "a row without a probe has no arms to be held against");
+        ensure!(
+            self.probe.is_some() || self.other_arm().is_none(),
+            "a row without a probe has no arms to be held against"
+        );
         ensure!(
             self.over_settings().is_none() || self.settings.is_some(),
             "found a row over other settings; expected settings of its own"
         );
         if let Some(arms) = &self.arms {
-            let named = [Some(&self.arm), self.over.as_ref(), self.minus.as_ref()];
-            let unknown = named.into_iter().flatten().find(|name| !arms.is_empty() && !arms.contains(name));
+            let named = [Some(&*self.arm), self.other_arm()];
+            let unknown =
+                named.into_iter().flatten().find(|name| !arms.is_empty() && arms.iter().all(|arm| arm != name));
             ensure!(unknown.is_none(), "found the arm {:?}; expected one of {arms:?}", unknown.expect("it is some"));
         }
         Ok(())
@@ -246,9 +249,14 @@ impl Row {
 }
 
 impl Row {
+    /// The arm that it is held against.
+    pub fn other_arm(&self) -> Option<&str> {
+        self.over.as_deref().or(self.minus.as_deref())
+    }
+
     /// If both arms are our library, the other arm's settings: none for the defaults.
     pub fn over_settings(&self) -> Option<Option<&str>> {
-        let over = self.over.as_deref()?;
+        let over = self.other_arm()?;
         if over == DEFAULTS { Some(None) } else { over.strip_prefix(OTHER_SETTINGS).map(Some) }
     }
 }
@@ -366,6 +374,8 @@ mod tests {
         assert!(told(&row).contains("expected settings of its own"), "{}", told(&row));
         let targets = Targets::parse(&format!("{row}settings = \"harden:on\"\n"), "").expect("it is sound");
         assert_eq!(targets.rows[0].over_settings(), Some(Some("upkeep:off")));
+        let row = row.replace("over =", "minus =");
+        assert!(told(&row).contains("expected settings of its own"), "{}", told(&row));
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn arguments(words: &[&str], page: &str) -> Result<(), String> {
 fn settings(conf: &str, page: &str) -> Result<(), String> {
     conf.split(',').filter_map(|pair| pair.split_once(':')).try_for_each(|(key, value)| {
         let is_refused = shown(page, key) || format!("{key}{value}").contains('…');
-        if is_refused { Ok(()) } else { commensal::settings::check(key, value).map_err(|why| why.to_string()) }
+        if is_refused { Ok(()) } else { commensal_runtime::settings::check(key, value).map_err(|why| why.to_string()) }
     })
 }
 

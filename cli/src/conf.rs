@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::Command;
 
-use commensal::settings;
+use commensal_runtime::settings;
 
 /// The environment variable that the library reads.
 pub const VARIABLE: &str = "COMMENSAL_CONF";

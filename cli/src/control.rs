@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use commensal::heap::control::{MARK, NAME_BYTES, OFFSETS, PROFILE, ROOM};
+use commensal_runtime::heap::control::{MARK, NAME_BYTES, OFFSETS, PROFILE, ROOM};
 use rustix::fs::{
     FallocateFlags, FlockOperation, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, flock, memfd_create,
 };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
-use commensal::settings::Values;
+use commensal_runtime::settings::Values;
 
 use crate::failure::Failure;
 use crate::library::Library;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal::settings::{Setting, TABLE, Values, When};
+use commensal_runtime::settings::{Setting, TABLE, Values, When};
 use lab::sheet::{Sheet, Side};
 use serde_json::{Value, json};
 
@@ -22,9 +22,9 @@ the program starts. It reports pairs that it does not understand on standard err
 In `cache.NAME.…`, NAME is the name of a cache in the slab table, or the beginning of a name and a `*`. If several
 rules match a cache, the last one wins.
 
-A program can change a setting marked *any time* while it runs. For keys that begin with `rcu.`, it calls `cm_rcu_set`
-in C or `rcu::set_knob` in Rust. For `upkeep.`, it calls `cm_upkeep_set` or `upkeep::set_knob`. These functions take the
-key without its beginning, and `on` for `upkeep` itself. If the values are words, they take the word's position, from 0.
+A program reads each setting by `cm_get` in C or `heap::names::get` in Rust. It changes one that is marked *any time* by
+`cm_set` or `heap::names::set`. If the values are words, these functions use the word's position, from 0. If words can be
+joined, each is a bit.
 
 | key | effect | values | default | when |
 |---|---|---|---|---|

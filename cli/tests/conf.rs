@@ -2,7 +2,7 @@
 
 mod common;
 
-use commensal::settings::TABLE;
+use commensal_runtime::settings::TABLE;
 use common::{commensal_does, text};
 use serde_json::Value;
 

@@ -45,9 +45,9 @@ int main(int argc, char **argv) {
         cm_cache *cache = cm_cache_create("orders", 300, 0, NULL);
         cm_group *group = cm_group_create("tenant", NULL, MIB);
         cm_group_entry entry;
-        if (cache == NULL || group == NULL || cm_cache_alloc(cache) == NULL)
+        if (cache == NULL || group == NULL || cm_cache_alloc(cache) == NULL
+            || cm_group_enter(group, &entry) != 0)
             return 1;
-        cm_group_enter(group, &entry);
         hold(100000);
         cm_group_leave(&entry);
     }

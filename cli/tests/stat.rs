@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 
-use commensal::observe::figures::TABLES;
+use commensal_runtime::observe::figures::TABLES;
 use common::watched::{NAME, NOBODYS, Place, Watched, eventually, program};
 use common::{NOBODY, as_commensal, commensal, compile, for_everybody, skip, text};
 use serde_json::Value;

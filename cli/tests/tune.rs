@@ -57,6 +57,30 @@ fn running_program_is_tuned() {
 }
 
 #[test]
+fn limits_of_a_running_program_are_set() {
+    let place = Place::new();
+    let watched = place.start(1, 1000, 20);
+    let pid = watched.pid().to_string();
+    let figure = |name: &str| {
+        let all = text(&place.command(&["stat", &pid, "--json"]).output().unwrap().stdout);
+        let rest = all.split_once(&format!("\"{name}\":"))?.1.trim_start();
+        rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u64>().ok()
+    };
+    let tuned = tune(&[&pid, "limit.soft", "3000", "--wait", "600"]);
+    assert_eq!(tuned, (Some(0), format!("limit.soft of process {pid}: 3000 MiB\n")));
+    assert_eq!(tune(&[&pid, "limit", "4000", "--wait", "600"]).0, Some(0));
+    eventually("its figures say so", || {
+        let limits = ["soft_limit_bytes", "limit_bytes"].map(figure);
+        (limits == [Some(3000 << 20), Some(4000 << 20)]).then_some(())
+    });
+    let tuned = tune(&[&pid, "limit", "0", "--wait", "600"]);
+    assert_eq!(tuned, (Some(0), format!("limit of process {pid}: none\n")));
+    eventually("its figures say so", || (figure("limit_bytes") == Some(0)).then_some(()));
+    let (status, said) = tune(&[&pid, "malloc-64", "16"]);
+    assert!(status == Some(125) && said.contains("no BATCH for malloc-64"), "{said}");
+}
+
+#[test]
 fn resting_program_does_not_pick_up_the_tuning() {
     let started = resting(RESTING);
     let (status, said) = tune(&[&started.pid().to_string(), "malloc-32", "16", "4", "--wait", "0"]);

@@ -169,7 +169,8 @@ static void check_index(void) {
     TRY(sum, (set, index));
     TRY(sum_positive, (set, index));
     TRY(compare, (set, index, 1));
-    TRY(limited_add, (set, index, 1, 1));
+    if (name && strcmp(name, "limited_add") == 0 && cm_counters_limited_add(set, index, 1, 1))
+        say("it was added");
     TRY(set, (set, index, 1));
     TRY(reset, (set, index));
     say("nothing was noticed");

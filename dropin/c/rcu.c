@@ -79,7 +79,7 @@ static void check_deferred(void) {
     errno = 1234;
     cm_rcu_defer_free(NULL);
     cm_rcu_barrier();
-    CHECK(cm_rcu_set("high_kib", 100000) == 0, "a setting was refused");
+    CHECK(cm_set("rcu.high_kib", 100000) == 0, "a setting was refused");
     pthread_t holder = start_holder();
     cm_rcu_call(malloc(sizeof(cm_rcu_head)), be_called);
     cm_rcu_defer_free(malloc(100000));
@@ -91,10 +91,10 @@ static void check_deferred(void) {
     cm_rcu_count_waiting(&waiting);
     CHECK(calls == 1 && waiting.objects == 0, "%d calls, %llu wait", calls, (unsigned long long)waiting.objects);
     CHECK(errno == 1234, "errno is %d", errno);
-    CHECK(cm_rcu_set("high_kub", 1) == -1 && errno == EINVAL, "a setting that there is none of was set: errno %d",
+    CHECK(cm_set("rcu.high_kub", 1) == -1 && errno == ENOENT, "a setting that there is none of was set: errno %d",
           errno);
     errno = 0;
-    CHECK(cm_rcu_set("bulk", 1000000) == -1 && errno == EINVAL, "a setting was set out of its range");
+    CHECK(cm_set("rcu.bulk", 1000000) == -1 && errno == ERANGE, "a setting was set out of its range");
 }
 
 /* What another thread does with its reader until the grace period that is asked for meanwhile is over, or has had time
@@ -165,7 +165,7 @@ static void check_registered(void) {
         {"kicked", 0, {CM_RCU_KICKABLE, cm_rcu_reader_lock, work}, false},
     };
     errno = 1234;
-    CHECK(cm_rcu_set("till_qs_ms", 10) == 0, "a setting was refused");
+    CHECK(cm_set("rcu.till_qs_ms", 10) == 0, "a setting was refused");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK(cm_rcu_set_policy(cases[i].policy, cases[i].n) == 0, "policy %s was refused", cases[i].policy);
         CHECK(is_over_beside(cases[i].part, cases[i].ends) == cases[i].ends, "case %zu: a grace period was %sover", i,
@@ -220,7 +220,7 @@ static void check_sandboxed(void) {
     check_beside_a_section();
     cm_group *group = cm_group_create("guest", NULL, MIB);
     cm_group_entry entry;
-    cm_group_enter(group, &entry);
+    CHECK(cm_group_enter(group, &entry) == 0, "not entered");
     CHECK(malloc(1000) != NULL, "no block");
     cm_group_leave(&entry);
     CHECK(cm_group_destroy(group) == 0, "a group was not destroyed: errno %d", errno);

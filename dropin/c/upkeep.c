@@ -38,14 +38,14 @@ static cm_upkeep_figures figures(void) {
 
 static void check_settings(void) {
     CHECK(figures().is_on && !figures().has_shepherd, "not as it should begin");
-    CHECK(cm_upkeep_set("interval_ms", 20) == 0 && cm_upkeep_set("budget_mib", 1) == 0, "not set");
+    CHECK(cm_set("upkeep.interval_ms", 20) == 0 && cm_set("upkeep.budget_mib", 1) == 0, "not set");
     errno = 0;
-    CHECK(cm_upkeep_set("interval_ms", 0) == -1 && errno == EINVAL, "out of range, and set");
+    CHECK(cm_set("upkeep.interval_ms", 0) == -1 && errno == ERANGE, "out of range, and set");
     errno = 0;
-    CHECK(cm_upkeep_set("interval", 20) == -1 && errno == EINVAL, "no such setting, and set");
+    CHECK(cm_set("upkeep.interval", 20) == -1 && errno == ENOENT, "no such setting, and set");
     errno = 123;
     CHECK(cm_upkeep_tick() >= -1 && errno == 123, "errno is %d", errno);
-    CHECK(cm_upkeep_set("on", 0) == 0 && !figures().is_on, "not off");
+    CHECK(cm_set("upkeep", 0) == 0 && !figures().is_on, "not off");
     CHECK(cm_upkeep_tick() == -1, "it is off, and something is due");
 }
 
@@ -96,7 +96,7 @@ static void check_leaves(void) {
 
 static void check_user(void) {
     thread_start(rest, NULL);
-    CHECK(cm_upkeep_set("interval_ms", 20) == 0, "not set");
+    CHECK(cm_set("upkeep.interval_ms", 20) == 0, "not set");
     /* It ends when there is nothing to do, and may do so before. */
     for (int tries = 0; tries < 20; tries++) {
         uint64_t before = figures().bytes;

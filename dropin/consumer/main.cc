@@ -1,12 +1,15 @@
 /* Counts and allocates with the library that CMake found. */
-#include <commensal.h>
+#include <commensal.hpp>
 #include <iostream>
+#include <memory_resource>
 #include <string>
 
 static CM_COUNTERS(2) counters = CM_COUNTERS_INIT(2);
 
 int main() {
-    const std::string text(1000, 'x');
+    commensal::group group("consumer");
+    commensal::group_resource memory(group);
+    const std::pmr::string text(1000, 'x', &memory);
     cm_counters_add(&counters.set, 1, static_cast<int64_t>(text.size()));
     std::cout << "C++ counted " << cm_counters_sum(&counters.set, 1) << std::endl;
     return 0;

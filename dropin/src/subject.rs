@@ -67,7 +67,7 @@ pub fn library() -> &'static Library {
 /// How a program that is linked with Commensal's library has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linkage {
-    /// `libcommensal.so`, found where it was built.
+    /// `libcommensal.so`, by the names that it has where it is installed.
     Shared,
     /// `libcommensal.a`.
     Static,
@@ -78,12 +78,23 @@ impl Linkage {
         match self {
             Linkage::Static => vec![build("libcommensal.a").display().to_string()],
             Linkage::Shared => {
-                let path = library().path().expect("Commensal is a file");
-                let folder = path.parent().expect("a file is in a folder").display().to_string();
-                vec![format!("-L{folder}"), format!("-Wl,-rpath,{folder}"), format!("-l:{}", library().name())]
+                let folder = installed_names().display().to_string();
+                vec![format!("-L{folder}"), format!("-Wl,-rpath,{folder}"), "-lcommensal".into()]
             }
         }
     }
+}
+
+/// A folder in which the built library has the name that linkers look for, and the one that programs then ask for.
+fn installed_names() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let (folder, path) = (crate::empty_folder(), library().path().expect("Commensal is a file"));
+        for name in ["libcommensal.so", "libcommensal.so.0"] {
+            std::os::unix::fs::symlink(path, folder.join(name)).expect("a link can be made in an empty folder");
+        }
+        folder
+    })
 }
 
 /// Builds the malloc package and returns the file of this name that cargo says it made.

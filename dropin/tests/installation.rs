@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 9] = [
     "include/commensal.h",
+    "include/commensal.hpp",
     "lib/cmake/commensal/commensal-config-version.cmake",
     "lib/cmake/commensal/commensal-config.cmake",
     "lib/libcommensal.a",
     "lib/libcommensal.so",
+    "lib/libcommensal.so.0",
+    concat!("lib/libcommensal.so.", env!("CARGO_PKG_VERSION")),
     "lib/pkgconfig/commensal.pc",
 ];
 
@@ -62,7 +65,7 @@ fn these_files_and_no_others() {
     let header = folder().with_file_name("malloc").join("include/commensal.h");
     assert_eq!(read(&prefix().join("include/commensal.h")), read(&header));
     let texts = installed.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-    assert_eq!(texts.inspect(|text| assert!(!text.contains("/opt/table"), "{text}")).count(), 4);
+    assert_eq!(texts.inspect(|text| assert!(!text.contains("/opt/table"), "{text}")).count(), 5);
 }
 
 const ANSWER: &str = "400000 requests\n300000 hits, 100000 misses\n1000 tickets sold, 1000 by all threads\n";

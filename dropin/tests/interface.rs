@@ -87,12 +87,8 @@ fn has_names_of_memory_functions_and_its_own_only() {
         malloc_usable_size malloc_trim mallopt mallinfo mallinfo2 malloc_stats malloc_info free_sized free_aligned_sized \
         __libc_malloc __libc_free __libc_calloc __libc_realloc __libc_memalign __libc_valloc __libc_pvalloc prctl setns unshare vfork _exit _Exit commensal_version";
     let Some(outcome) = readelf("--dyn-syms") else { return };
-    // Number, value, size, type, binding, visibility, section, name; the section of what others define is UND.
-    let symbols = outcome.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let defined: Vec<&str> = symbols
-        .filter(|fields| fields.len() == 8 && !["Ndx", "UND"].contains(&fields[6]))
-        .map(|fields| fields[7])
-        .collect();
+    let defined: Vec<&str> =
+        defined(&outcome).into_iter().map(|name| name.split_once('@').map_or(name, |(name, _)| name)).collect();
     let missing: Vec<&str> = NAMES.split_whitespace().filter(|name| !defined.contains(name)).collect();
     assert!(missing.is_empty(), "{}", outcome.report(&format!("not among the library's names: {missing:?}")));
     // The operators new and delete, and what commensal.h declares.
@@ -101,4 +97,40 @@ fn has_names_of_memory_functions_and_its_own_only() {
         |name: &str| NAMES.split_whitespace().any(|it| it == name) || families.iter().any(|it| name.starts_with(it));
     let unknown: Vec<&str> = defined.into_iter().filter(|name| !known(name)).collect();
     assert!(unknown.is_empty(), "{}", outcome.report(&format!("the library should not define {unknown:?}")));
+}
+
+/// What it defines, with versions.
+fn defined(symbols: &Outcome) -> Vec<&str> {
+    // Number, value, size, type, binding, visibility, section, name; the section of what others define is UND. GNU ld
+    // makes an absolute symbol of each version's name.
+    let symbols = symbols.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    symbols.filter(|f| f.len() == 8 && !["Ndx", "UND", "ABS"].contains(&f[6])).map(|fields| fields[7]).collect()
+}
+
+/// A program asks for `malloc` with a version of the C library, and the loader gives it one without any.
+#[test]
+fn own_names_have_a_version_and_names_of_other_libraries_none() {
+    let Some(outcome) = readelf("--dyn-syms") else { return };
+    for name in defined(&outcome) {
+        let is_own = ["cm_", "commensal_"].iter().any(|it| name.starts_with(it));
+        let version = name.split_once("@@").map(|(_, version)| version);
+        let expected = is_own.then_some("COMMENSAL_0.1");
+        assert_eq!(version, expected, "{}", outcome.report(&format!("the version of {name}")));
+        assert!(is_own || !name.contains('@'), "{name}");
+    }
+}
+
+/// Programs remember the soname, and a number in it keeps them from loading a library that does not fit.
+#[test]
+fn program_that_is_linked_asks_for_a_numbered_library_and_versions() {
+    if !skips::has_tools("readelf", &["readelf"]) {
+        return;
+    }
+    let flags = Linkage::Shared.flags();
+    let program = compile::with_commensal_header("upkeep", "upkeep_versions", &flags);
+    let arguments = ["--dynamic".as_ref(), "--version-info".as_ref(), "--wide".as_ref(), program.as_os_str()];
+    let outcome = Run::new("readelf").args(arguments).with(&Library::none(), Mode::Without);
+    for expected in ["[libcommensal.so.0]", "COMMENSAL_0.1"] {
+        assert!(outcome.stdout.contains(expected), "{}", outcome.report(&format!("expected {expected}")));
+    }
 }

@@ -1,7 +1,7 @@
 //! The functions of `commensal.h`, as C and C++ programs use them: linked with the shared library and with the archive,
 //! in both modes.
 
-use dropin::linked::{ended, ends_with, holds};
+use dropin::linked::{ended, ends_with, holds, outcomes};
 use dropin::run::{End, Run};
 use dropin::subject::{Library, Linkage, Mode};
 use dropin::{compile, in_both_modes};
@@ -26,11 +26,27 @@ in_both_modes! {
     group_own: |mode| holds(mode, "group own");
     group_faults: |mode| holds(mode, "group faults");
 
+    process_limit_basics: |mode| holds(mode, "process_limit basics");
+    process_limit_malloc: |mode| holds(mode, "process_limit malloc");
+    process_limit_told: |mode| holds(mode, "process_limit told");
+
     rcu_basics: |mode| holds(mode, "rcu basics");
     rcu_deferred: |mode| holds(mode, "rcu deferred");
     rcu_registered: |mode| holds(mode, "rcu registered");
     rcu_sandboxed: |mode| holds(mode, "rcu sandboxed");
     rcu_main_that_leaves: super::rcu_main_that_leaves;
+
+    cxx_containers: |mode| holds(mode, "cxx_header containers");
+    cxx_resources: |mode| holds(mode, "cxx_header resources");
+    cxx_scopes: |mode| holds(mode, "cxx_header scopes");
+    cxx_caches: |mode| holds(mode, "cxx_header caches");
+    cxx_sections: |mode| holds(mode, "cxx_header sections");
+    cxx_group_that_ends_too_early: super::cxx_group_that_ends_too_early;
+
+    names_errors: |mode| holds(mode, "names errors");
+    names_set: |mode| holds(mode, "names set");
+    names_texts: |mode| _ = ended(mode, "names texts", NAMED);
+    names_interrupted: |mode| holds(mode, "names interrupted");
 
     upkeep_settings: |mode| holds(mode, "upkeep settings");
     upkeep_leaves: |mode| holds(mode, "upkeep leaves");
@@ -42,6 +58,9 @@ in_both_modes! {
     locks_text_at_exit: super::locks_text_at_exit;
     locks_json_at_exit: super::locks_json_at_exit;
 }
+
+const NAMED: &str =
+    "upkeep.interval_ms:250,rcu.policy:counted,locks:json,cache.ord*.debug:track+redzone,cache.lines.dedicated:off";
 
 /// The examples in the first comment of the header, one after the other.
 fn introduction(mode: Mode) {
@@ -96,6 +115,13 @@ fn cache_table_at_exit(mode: Mode) {
 fn cache_served_by_general_classes(mode: Mode) {
     for line in ["cache general", "cache hooks general"] {
         ended(mode, line, "cache.*.dedicated:off,cache.own.dedicated:on");
+    }
+}
+
+/// The program says that it ends so by its own status.
+fn cxx_group_that_ends_too_early(mode: Mode) {
+    for outcome in outcomes(mode, "cxx_header early", "") {
+        assert_eq!(outcome.end, End::Exited(7), "{}", outcome.report("its destructor returned"));
     }
 }
 

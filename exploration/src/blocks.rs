@@ -3,9 +3,9 @@
 //! A block is filled with a mark of its own, by plain writes, and looked at again before it is handed over or given back: whoever else has
 //! the same memory would have marked it otherwise.
 
-use commensal::caches::ObjectCache;
-use commensal::group::Core;
-use commensal::heap;
+use commensal_runtime::caches::ObjectCache;
+use commensal_runtime::group::Core;
+use commensal_runtime::heap;
 use core::ptr::null_mut;
 use fastrand::Rng;
 use machine::sync::{AtomicPtr, Ordering};

@@ -2,8 +2,8 @@
 
 use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
-use commensal::counter::{CounterSet, Reading};
-use commensal::percpu::Area;
+use commensal_runtime::counter::{CounterSet, Reading};
+use commensal_runtime::percpu::Area;
 use fastrand::Rng;
 use machine::kick;
 use machine::simulation::Rates;

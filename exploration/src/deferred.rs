@@ -3,8 +3,8 @@
 use crate::forks::crowd_with_a_child;
 use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
-use commensal::heap;
-use commensal::rcu::{self, Head};
+use commensal_runtime::heap;
+use commensal_runtime::rcu::{self, Head};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Rates, pause, sleep};

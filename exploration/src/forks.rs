@@ -3,8 +3,8 @@
 use crate::blocks::{Block, SIZES, Table};
 use crate::heaps::{Owned, crowd, end, nothing_is_live};
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
-use commensal::counter::LazyCounter;
-use commensal::{heap, profile};
+use commensal_runtime::counter::LazyCounter;
+use commensal_runtime::{heap, profile};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Ended, Rates, fork, fork_on};

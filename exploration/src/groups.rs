@@ -4,8 +4,8 @@ use crate::blocks::{Block, Table, check_empty_heap};
 use crate::forks::must_be_well;
 use crate::heaps::{crowd, nothing_is_live};
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
-use commensal::group::Group;
-use commensal::{heap, profile};
+use commensal_runtime::group::Group;
+use commensal_runtime::{heap, profile};
 use fastrand::Rng;
 use machine::simulation::explore::Outcome;
 use machine::simulation::{Rates, fork};
@@ -132,7 +132,7 @@ fn limited(seed: u64) -> Outcome {
     });
     let held = held.into_inner();
     // The last one who was refused was refused when all was taken, if nothing stood in the way of taking it.
-    let (statistics, refused_kicks) = (limiting.statistics(), commensal::machine::kick::register().is_err());
+    let (statistics, refused_kicks) = (limiting.statistics(), commensal_runtime::machine::kick::register().is_err());
     let mut cached = 0;
     heap::check::check_valid(|_| cached += 1);
     let is_full = held.len() == MOST || refused_kicks;

@@ -2,7 +2,7 @@
 
 use crate::blocks::{Block, SIZES, Table, check_empty_heap};
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
-use commensal::{heap, percpu, profile};
+use commensal_runtime::{heap, percpu, profile};
 use fastrand::Rng;
 use machine::root;
 use machine::simulation::explore::Outcome;

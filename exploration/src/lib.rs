@@ -15,6 +15,7 @@ mod deferred;
 mod forks;
 mod groups;
 mod heaps;
+mod limits;
 mod locks;
 mod protocol;
 mod qsbr;
@@ -30,6 +31,7 @@ pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
         heaps::PROTOCOLS,
         caches::PROTOCOLS,
         groups::PROTOCOLS,
+        limits::PROTOCOLS,
         counters::PROTOCOLS,
         forks::PROTOCOLS,
         locks::PROTOCOLS,

@@ -1,6 +1,6 @@
 //! What a protocol is, and how it is explored.
 
-use commensal::layout::{self, HEADER};
+use commensal_runtime::layout::{self, HEADER};
 use machine::root;
 use machine::simulation::explore::{Finding, Outcome, Plan, Replayed, Run, Searched, Subject, Until, Verdict};
 use machine::simulation::worker::Progress;

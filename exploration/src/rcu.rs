@@ -3,7 +3,7 @@
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
 use crate::protocol::{BOTH, NO_SIGNALS, protocols};
-use commensal::rcu::{self, Cookie, ReadGuard};
+use commensal_runtime::rcu::{self, Cookie, ReadGuard};
 use fastrand::Rng;
 use machine::fault;
 use machine::simulation::explore::Outcome;

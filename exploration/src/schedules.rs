@@ -6,8 +6,8 @@
 //! The bugs that these bodies must find are in the list of mutants.
 
 use crate::counters::Notes;
-use commensal::counter::CounterSet;
-use commensal::percpu::Area;
+use commensal_runtime::counter::CounterSet;
+use commensal_runtime::percpu::Area;
 use machine::simulation::{Job, Place, Settings, exhaust, run};
 use machine::sync::Lock;
 use machine::thread;

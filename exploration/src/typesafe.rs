@@ -4,8 +4,8 @@
 use crate::forks::must_be_well;
 use crate::heaps::crowd;
 use crate::protocol::{BOTH, protocols};
-use commensal::heap;
-use commensal::rcu::{self, Link, ReadGuard, TypesafeCache};
+use commensal_runtime::heap;
+use commensal_runtime::rcu::{self, Link, ReadGuard, TypesafeCache};
 use fastrand::Rng;
 use machine::kick;
 use machine::simulation::explore::Outcome;

@@ -75,6 +75,8 @@ tests! {
     groups "groups"
     group_limits "group limits"
     group_forks "group forks"
+    process_limit "process limit"
+    process_limit_forks "process limit forks"
     counter_upgrade "counter upgrade"
     counter_limits "counter limits"
     fork "fork"

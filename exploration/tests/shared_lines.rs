@@ -1,6 +1,6 @@
 //! Counts of the lines that CPUs take from each other, on machines with many.
 
-use commensal::counter::LazyCounter;
+use commensal_runtime::counter::LazyCounter;
 use machine::simulation::{Job, Place, Settings, run, simulate, transfers, work};
 
 const CPUS: usize = 256;

@@ -6,10 +6,10 @@
 //!
 //! Planted bugs that were seen here: a span that is lost in each round, and a purge that forgets the last peak.
 
-use commensal::caches::{ObjectCache, Wanted};
-use commensal::group::Group;
-use commensal::heap::{self, report};
-use commensal::upkeep::Report;
+use commensal_runtime::caches::{ObjectCache, Wanted};
+use commensal_runtime::group::Group;
+use commensal_runtime::heap::{self, report};
+use commensal_runtime::upkeep::Report;
 use fastrand::Rng;
 use machine::simulation::{Job, Place, Settings, run, simulate, sleep, time_ns};
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! The depots' working set, in virtual time.
 
-use commensal::{heap, upkeep};
+use commensal_runtime::{heap, upkeep};
 use machine::clock;
 use machine::simulation::{Job, Place, Settings, run, simulate, sleep};
 use std::cell::{Cell, RefCell};

@@ -1,6 +1,7 @@
 /* Commensal: counters, object caches, memory groups and RCU, besides the memory functions of the C library.
  *
- * Link with -lcommensal; pkg-config knows it as `commensal`. The header is for C11 and C++17.
+ * Link with -lcommensal; pkg-config knows it as `commensal`. The header is for C99 and C++11 or later; the
+ * macros and inline functions of RCU need GCC or Clang.
  *
  * Lazy counters (cm_counter). One thread owns a counter and adds to it by a plain addition. When other threads add too,
  * it becomes a per-CPU counter, and no addition is lost. A counter of one thread takes 32 bytes on any machine.
@@ -29,10 +30,10 @@
  *
  *     cm_group *request = cm_group_create("request", NULL, 1 << 20);
  *     cm_group_entry entry;
- *     cm_group_enter(request, &entry);
- *     char *text = strdup("charged to the request");
- *     cm_group_leave(&entry);
- *     puts(text);
+ *     if (cm_group_enter(request, &entry) == 0) {
+ *         puts(strdup("charged to the request"));
+ *         cm_group_leave(&entry);
+ *     }
  *     cm_group_destroy(request);                              // frees the text
  *
  * RCU (cm_rcu). Readers look up objects without a lock. An updater makes an object unreachable, and frees it after a
@@ -65,6 +66,12 @@
  *     cm_rcu_unregister(reader);
  *     printf("the costs are %ld\n", costs);
  *
+ * Settings and statistics. Each has a name, by which it is read and, if it may change, set.
+ *
+ *     uint64_t bytes = 0;
+ *     if (cm_get("in_use_bytes", &bytes) == 0)
+ *         printf("%llu bytes in use\n", (unsigned long long)bytes);
+ *
  * Lock report. The library records which of its functions waited for its own locks, and how long.
  *
  *     cm_lock_row rows[5];
@@ -75,8 +82,8 @@
  * Upkeep. The library returns idle memory to the kernel in the background, each slot in its turn, once in an interval.
  * A program can change the interval, or do upkeep in a thread of its own.
  *
- *     cm_upkeep_set("interval_ms", 250);
- *     cm_upkeep_set("shepherd", 0);                           // no background thread of the library
+ *     cm_set("upkeep.interval_ms", 250);
+ *     cm_set("upkeep.shepherd", 0);                           // no background thread of the library
  *     int64_t ns = cm_upkeep_tick();
  *     printf("call it again in %lld ns\n", (long long)ns);
  *
@@ -105,6 +112,36 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Facts about functions for compilers: an argument must not be NULL, a result must not be ignored, the size of a block
+ * and the functions that free it. These macros are for this header alone. */
+#if defined(__cplusplus)
+#define CM_NOTHROW noexcept
+#elif defined(__GNUC__)
+#define CM_NOTHROW __attribute__((__nothrow__))
+#else
+#define CM_NOTHROW
+#endif
+#if defined(__GNUC__)
+#define CM_NONNULL __attribute__((__nonnull__))
+#define CM_NONNULL_AT(place) __attribute__((__nonnull__(place)))
+#define CM_CHECKED __attribute__((__warn_unused_result__))
+#define CM_MALLOC __attribute__((__malloc__))
+#define CM_ALLOC_SIZE(place) __attribute__((__alloc_size__(place)))
+#define CM_ALLOC_ALIGN(place) __attribute__((__alloc_align__(place)))
+#else
+#define CM_NONNULL
+#define CM_NONNULL_AT(place)
+#define CM_CHECKED
+#define CM_MALLOC
+#define CM_ALLOC_SIZE(place)
+#define CM_ALLOC_ALIGN(place)
+#endif
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
+#define CM_FREED_BY(function, place) __attribute__((__malloc__(function, place)))
+#else
+#define CM_FREED_BY(function, place)
+#endif
 
 #ifdef __cplusplus
 extern "C" {

@@ -13,7 +13,7 @@ typedef struct cm_rcu_reader {
     uint32_t due, depth;
 } cm_rcu_reader;
 
-void cm_rcu_checkpoint_due(struct cm_rcu_reader *reader);
+void cm_rcu_checkpoint_due(cm_rcu_reader *reader) CM_NOTHROW CM_NONNULL;
 
 /* Declares that the thread has left all sections of `reader`, and reports it if the policy demands that. Otherwise it
  * costs one load. */

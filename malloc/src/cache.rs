@@ -1,11 +1,11 @@
-//! The C functions of `commensal.h` for object caches: names and errno for `commensal::caches::ObjectCache`.
+//! The C functions of `commensal.h` for object caches: names and errno for `commensal_runtime::caches::ObjectCache`.
 //!
 //! Safety, for all of them: the pointer leads to a cache that `cm_cache_create` made and that is not destroyed. Callers
 //! fulfil the conditions of a comment's line "Threads".
 
-use commensal::caches::{self, Alive, ObjectCache, Refused, Untunable, Wanted};
-use commensal::central::Hook;
-use commensal::heap::{self, Error};
+use commensal_runtime::caches::{self, Alive, ObjectCache, Refused, Untunable, Wanted};
+use commensal_runtime::central::Hook;
+use commensal_runtime::heap::{self, Error};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 
@@ -64,6 +64,7 @@ pub(crate) fn failed(error: Error) -> c_int {
 ///
 /// errno: ENOMEM if there is no memory; EINVAL if an argument is out of its range. Signal handlers: yes, but ENOMEM is
 /// more likely there; not with `typesafe_by_rcu`.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL_AT(1) CM_CHECKED
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_create(
     name: *const c_char, size: usize, alignment: usize, options: *const CacheOptions,
@@ -106,6 +107,7 @@ pub unsafe extern "C" fn cm_cache_create(
 ///
 /// errno: EBUSY if objects are alive (see cm_cache_alive). Time: proportional to the cache's memory. Threads: while no
 /// other thread uses the cache. Signal handlers: no.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_destroy(cache: *mut Cache) -> c_int {
     // SAFETY: passed on.
@@ -120,18 +122,20 @@ pub unsafe extern "C" fn cm_cache_destroy(cache: *mut Cache) -> c_int {
 /// Returns the object, or NULL.
 ///
 /// errno: ENOMEM if there is no memory.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL CM_CHECKED CM_FREED_BY(cm_cache_free, 2) CM_FREED_BY(__builtin_free, 1)
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alloc(cache: *mut Cache) -> *mut c_void {
-    commensal::machine::cache_take_body!(slow: caches::allocate_slow)
+    commensal_runtime::machine::cache_take_body!(slow: caches::allocate_slow)
 }
 
 /// Frees an object of this cache; it must be constructed if the cache has a constructor. NULL is ignored. free() frees
 /// objects too, but takes longer.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL_AT(1)
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_free(cache: *mut Cache, object: *mut c_void) {
-    commensal::machine::cache_put_body!(slow: caches::free_slow)
+    commensal_runtime::machine::cache_put_body!(slow: caches::free_slow)
 }
 
 /// Allocates `count` objects into `objects`.
@@ -139,6 +143,7 @@ pub unsafe extern "C" fn cm_cache_free(cache: *mut Cache, object: *mut c_void) {
 /// Returns how many it allocated: fewer than `count` if there is no memory for more. The other places stay unchanged.
 ///
 /// errno: ENOMEM if there are fewer. Time: proportional to `count`.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL_AT(1) CM_CHECKED
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alloc_bulk(cache: *mut Cache, objects: *mut *mut c_void, count: usize) -> usize {
     if count == 0 {
@@ -151,6 +156,7 @@ pub unsafe extern "C" fn cm_cache_alloc_bulk(cache: *mut Cache, objects: *mut *m
 /// Frees the `count` objects in `objects`.
 ///
 /// Time: proportional to `count`.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL_AT(1)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_free_bulk(cache: *mut Cache, objects: *const *mut c_void, count: usize) {
     if count > 0 {
@@ -166,6 +172,7 @@ pub unsafe extern "C" fn cm_cache_free_bulk(cache: *mut Cache, objects: *const *
 ///
 /// errno: ENOMEM if there is no memory. Time: proportional to `count`. Signal handlers: yes, but ENOMEM is more likely
 /// there.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL_AT(1) CM_CHECKED
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_prefill(cache: *mut Cache, count: usize) -> c_int {
     // SAFETY: passed on.
@@ -175,6 +182,7 @@ pub unsafe extern "C" fn cm_cache_prefill(cache: *mut Cache, count: usize) -> c_
 /// Returns the cache's unused memory, except its reserve. Interrupts other CPUs that hold some.
 ///
 /// Time: proportional to the number of slots and to the memory.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_shrink(cache: *mut Cache) {
     // SAFETY: passed on.
@@ -190,6 +198,7 @@ pub unsafe extern "C" fn cm_cache_shrink(cache: *mut Cache) {
 ///
 /// errno: EINVAL if a number is out of its range; EAGAIN if the kernel refuses membarrier, or in a signal handler that
 /// interrupted such work. Time: proportional to the number of slots.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_tune(cache: *mut Cache, limit: usize, batch: usize) -> c_int {
     // SAFETY: passed on.
@@ -203,6 +212,7 @@ pub unsafe extern "C" fn cm_cache_tune(cache: *mut Cache, limit: usize, batch: u
 /// Returns the number of live objects: exact if no thread allocates or frees meanwhile.
 ///
 /// Time: proportional to the number of slots.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_cache_alive(cache: *mut Cache) -> usize {
     // SAFETY: passed on.

@@ -1,10 +1,10 @@
-//! The C functions of `commensal.h` for one counter: names and errno for `commensal::counter::LazyCounter`.
+//! The C functions of `commensal.h` for one counter: names and errno for `commensal_runtime::counter::LazyCounter`.
 //!
 //! Safety, for all of them: the pointer leads to a counter, which is zeroed memory or what these functions made of it,
 //! and stays there during the call. Callers fulfil the conditions of a comment's line "Threads".
 
-use commensal::counter::{self, Counters, LazyCounter};
-use commensal::heap;
+use commensal_runtime::counter::{self, Counters, LazyCounter};
+use commensal_runtime::heap;
 use core::ffi::c_int;
 
 /// One lazy counter. Zeroed memory is a counter of value 0 without an owner. Do not copy or move it, and do not put it
@@ -51,6 +51,7 @@ unsafe fn lazy<'a>(counter: *const Counter) -> &'a LazyCounter {
 
 /// Adds `amount` to the counter. The first thread that adds becomes the owner and adds by a plain addition. Other
 /// threads add atomically. After the upgrade each thread adds to a line of its CPU.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_add(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on.
@@ -58,6 +59,7 @@ pub unsafe extern "C" fn cm_counter_add(counter: *mut Counter, amount: i64) {
 }
 
 /// Subtracts `amount` from the counter. Otherwise like cm_counter_add.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_sub(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on.
@@ -67,6 +69,7 @@ pub unsafe extern "C" fn cm_counter_sub(counter: *mut Counter, amount: i64) {
 /// Adds `amount` like cm_counter_add, but skips the owner check. A call from another thread may lose additions.
 ///
 /// Threads, Signal handlers, After fork: only the owner, or any thread after the upgrade.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_add_local(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on; the caller is the owner, or the counter is upgraded.
@@ -75,6 +78,7 @@ pub unsafe extern "C" fn cm_counter_add_local(counter: *mut Counter, amount: i64
 
 /// Adds `amount` like cm_counter_add, for a thread that is probably not the owner. It skips the owner check, and does
 /// not make the thread the owner. The owner may call it too, but pays for an atomic operation.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_add_remote(counter: *mut Counter, amount: i64) {
     // SAFETY: passed on.
@@ -87,6 +91,7 @@ pub unsafe extern "C" fn cm_counter_add_remote(counter: *mut Counter, amount: i6
 /// Returns 0, or -1 with the counter unchanged. Then later additions of other threads try again.
 ///
 /// errno: ENOMEM if there is no memory.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_share(counter: *mut Counter) -> c_int {
     // SAFETY: passed on.
@@ -94,6 +99,7 @@ pub unsafe extern "C" fn cm_counter_share(counter: *mut Counter) -> c_int {
 }
 
 /// Returns whether the counter is upgraded.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_is_shared(counter: *const Counter) -> bool {
     // SAFETY: passed on.
@@ -105,6 +111,7 @@ pub unsafe extern "C" fn cm_counter_is_shared(counter: *const Counter) -> bool {
 ///
 /// Time: that of cm_counter_sum. Threads, Signal handlers: while no other code uses the counter. After fork: yes, but
 /// if another thread forks during the call, the child's counter has any value.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_bind(counter: *mut Counter) {
     // SAFETY: passed on; no other code uses it.
@@ -116,6 +123,7 @@ pub unsafe extern "C" fn cm_counter_bind(counter: *mut Counter) {
 ///
 /// Time: constant, three cache lines on any number of CPUs. In fallback mode, while a limited addition collects
 /// what slots hold, and after the sum fell a lot, the result is exact and takes as long as cm_counter_sum.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_read(counter: *const Counter) -> Reading {
     // SAFETY: passed on.
@@ -123,6 +131,7 @@ pub unsafe extern "C" fn cm_counter_read(counter: *const Counter) -> Reading {
 }
 
 /// Returns cm_counter_read, with values below 0 replaced by 0.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_read_positive(counter: *const Counter) -> Reading {
     // SAFETY: passed on.
@@ -132,6 +141,7 @@ pub unsafe extern "C" fn cm_counter_read_positive(counter: *const Counter) -> Re
 /// Returns the exact sum of all additions. Additions at the same time may be included.
 ///
 /// Time: proportional to the number of slots that have added.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_sum(counter: *const Counter) -> i64 {
     // SAFETY: passed on.
@@ -139,6 +149,7 @@ pub unsafe extern "C" fn cm_counter_sum(counter: *const Counter) -> i64 {
 }
 
 /// Returns cm_counter_sum, with values below 0 replaced by 0.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_sum_positive(counter: *const Counter) -> i64 {
     // SAFETY: passed on.
@@ -148,6 +159,7 @@ pub unsafe extern "C" fn cm_counter_sum_positive(counter: *const Counter) -> i64
 /// Compares the counter with `with`. Returns -1 if it is less, 0 if it is equal, and 1 if it is greater.
 ///
 /// Time: that of cm_counter_read if its result decides, else that of cm_counter_sum.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_compare(counter: *const Counter, with: i64) -> c_int {
     // SAFETY: passed on.
@@ -171,6 +183,7 @@ pub unsafe extern "C" fn cm_counter_compare(counter: *const Counter, with: i64) 
 /// It also returns false if an upgrade is due and there is no memory.
 ///
 /// Time: constant, but proportional to the number of slots on the way to the limit, when it collects what slots hold.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL CM_CHECKED
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_limited_add(counter: *mut Counter, amount: i64, limit: i64) -> bool {
     // SAFETY: passed on.
@@ -181,6 +194,7 @@ pub unsafe extern "C" fn cm_counter_limited_add(counter: *mut Counter, amount: i
 /// several threads set at the same time, each adds its difference.
 ///
 /// Time: that of cm_counter_sum.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_set(counter: *mut Counter, value: i64) {
     // SAFETY: passed on.
@@ -191,6 +205,7 @@ pub unsafe extern "C" fn cm_counter_set(counter: *mut Counter, value: i64) {
 /// none is lost between two calls.
 ///
 /// Time: that of cm_counter_sum. Threads, Signal handlers: one call at a time.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_reset(counter: *mut Counter) -> i64 {
     // SAFETY: passed on.
@@ -200,6 +215,7 @@ pub unsafe extern "C" fn cm_counter_reset(counter: *mut Counter) -> i64 {
 /// Frees the memory that the counter has besides its 32 bytes, and zeroes these: it is a new counter.
 ///
 /// Time: that of cm_counter_sum. Threads, Signal handlers: while no other code uses the counter.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counter_destroy(counter: *mut Counter) {
     // SAFETY: passed on; no other code uses it, and zeroes are a counter.

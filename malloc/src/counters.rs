@@ -1,4 +1,4 @@
-//! The C functions of `commensal.h` for sets of counters: names and errno for `commensal::counter::Counters`.
+//! The C functions of `commensal.h` for sets of counters: names and errno for `commensal_runtime::counter::Counters`.
 //!
 //! A set has its length in its own memory. An index beyond it ends the program, because the words behind a set belong
 //! to other objects, and the functions return no errors.
@@ -7,10 +7,10 @@
 //! there during the call. Callers fulfil the conditions of a comment's line "Threads".
 
 use crate::counter::{Reading, status};
-use commensal::counter::Counters;
-use commensal::heap;
-use commensal::misuse::Line;
-use commensal::percpu::{CELL, LINES};
+use commensal_runtime::counter::Counters;
+use commensal_runtime::heap;
+use commensal_runtime::misuse::Line;
+use commensal_runtime::percpu::{CELL, LINES};
 use core::ffi::{c_int, c_void};
 use core::fmt::Write;
 use core::ptr::NonNull;
@@ -60,6 +60,7 @@ fn no_such_counter(index: usize, length: usize) -> ! {
 /// Returns the bytes of a set of `n` counters, for cm_counters_begin: 16 + 12 n, rounded up to 8. Returns 0 on error.
 ///
 /// errno: EINVAL if `n` is 0 or above CM_COUNTERS_MOST.
+/// cbindgen:postfix=CM_NOTHROW CM_CHECKED
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_counters_bytes(n: usize) -> usize {
     if (1..=CM_COUNTERS_MOST).contains(&n) {
@@ -76,6 +77,7 @@ pub extern "C" fn cm_counters_bytes(n: usize) -> usize {
 ///
 /// errno: EINVAL if `n` is 0 or above CM_COUNTERS_MOST. Time: proportional to `n`. Threads, Signal handlers: while no
 /// other code uses the memory.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL CM_CHECKED
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_begin(place: *mut c_void, n: usize) -> *mut Set {
     // SAFETY: the memory is the caller's, and no set.
@@ -83,6 +85,7 @@ pub unsafe extern "C" fn cm_counters_begin(place: *mut c_void, n: usize) -> *mut
 }
 
 /// Adds `amount` to a counter.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_add(set: *mut Set, index: usize, amount: i64) {
     // SAFETY: passed on.
@@ -90,6 +93,7 @@ pub unsafe extern "C" fn cm_counters_add(set: *mut Set, index: usize, amount: i6
 }
 
 /// Subtracts `amount` from a counter.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_sub(set: *mut Set, index: usize, amount: i64) {
     // SAFETY: passed on.
@@ -97,6 +101,7 @@ pub unsafe extern "C" fn cm_counters_sub(set: *mut Set, index: usize, amount: i6
 }
 
 /// Adds `amount` to a counter without the owner check.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_add_local(set: *mut Set, index: usize, amount: i64) {
     // SAFETY: passed on; the caller is the owner, or the set is upgraded.
@@ -104,6 +109,7 @@ pub unsafe extern "C" fn cm_counters_add_local(set: *mut Set, index: usize, amou
 }
 
 /// Adds `amount` to a counter, from a thread that is probably not the owner.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_add_remote(set: *mut Set, index: usize, amount: i64) {
     // SAFETY: passed on.
@@ -111,6 +117,7 @@ pub unsafe extern "C" fn cm_counters_add_remote(set: *mut Set, index: usize, amo
 }
 
 /// Upgrades all counters of the set now. Returns 0, or -1 with the set unchanged.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_share(set: *mut Set) -> c_int {
     // SAFETY: passed on.
@@ -118,6 +125,7 @@ pub unsafe extern "C" fn cm_counters_share(set: *mut Set) -> c_int {
 }
 
 /// Returns whether the set is upgraded.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_is_shared(set: *const Set) -> bool {
     // SAFETY: passed on.
@@ -125,6 +133,7 @@ pub unsafe extern "C" fn cm_counters_is_shared(set: *const Set) -> bool {
 }
 
 /// Makes the calling thread the owner of the set.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_bind(set: *mut Set) {
     // SAFETY: passed on; no other code uses it.
@@ -132,6 +141,7 @@ pub unsafe extern "C" fn cm_counters_bind(set: *mut Set) {
 }
 
 /// Returns the approximate sum of a counter.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_read(set: *const Set, index: usize) -> Reading {
     // SAFETY: passed on.
@@ -139,6 +149,7 @@ pub unsafe extern "C" fn cm_counters_read(set: *const Set, index: usize) -> Read
 }
 
 /// Returns cm_counters_read, with values below 0 replaced by 0.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_read_positive(set: *const Set, index: usize) -> Reading {
     // SAFETY: passed on.
@@ -147,6 +158,7 @@ pub unsafe extern "C" fn cm_counters_read_positive(set: *const Set, index: usize
 }
 
 /// Returns the exact sum of a counter.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_sum(set: *const Set, index: usize) -> i64 {
     // SAFETY: passed on.
@@ -154,6 +166,7 @@ pub unsafe extern "C" fn cm_counters_sum(set: *const Set, index: usize) -> i64 {
 }
 
 /// Returns cm_counters_sum, with values below 0 replaced by 0.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_sum_positive(set: *const Set, index: usize) -> i64 {
     // SAFETY: passed on.
@@ -161,6 +174,7 @@ pub unsafe extern "C" fn cm_counters_sum_positive(set: *const Set, index: usize)
 }
 
 /// Returns -1, 0 or 1 if a counter is less than `value`, equal, or greater.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_compare(set: *const Set, index: usize, value: i64) -> c_int {
     // SAFETY: passed on.
@@ -168,6 +182,7 @@ pub unsafe extern "C" fn cm_counters_compare(set: *const Set, index: usize, valu
 }
 
 /// Adds `amount` to a counter if it stays at or below `limit`, and returns whether it did.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL CM_CHECKED
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_limited_add(set: *mut Set, index: usize, amount: i64, limit: i64) -> bool {
     // SAFETY: passed on.
@@ -175,6 +190,7 @@ pub unsafe extern "C" fn cm_counters_limited_add(set: *mut Set, index: usize, am
 }
 
 /// Sets a counter to `value`.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_set(set: *mut Set, index: usize, value: i64) {
     // SAFETY: passed on.
@@ -182,6 +198,7 @@ pub unsafe extern "C" fn cm_counters_set(set: *mut Set, index: usize, value: i64
 }
 
 /// Subtracts the sum of a counter from it and returns it.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_reset(set: *mut Set, index: usize) -> i64 {
     // SAFETY: passed on.
@@ -189,6 +206,7 @@ pub unsafe extern "C" fn cm_counters_reset(set: *mut Set, index: usize) -> i64 {
 }
 
 /// Frees the memory that the set has besides its own bytes, and makes it a new set of the same length.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_counters_destroy(set: *mut Set) {
     // SAFETY: passed on; no other code uses it.

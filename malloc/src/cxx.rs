@@ -19,8 +19,8 @@
 //! Safety, for all of them: as the C++ standard says. Pointers come from this library, and the caller owns the blocks.
 
 use crate::loaded;
-use commensal::heap;
-use commensal::machine::own_label;
+use commensal_runtime::heap;
+use commensal_runtime::machine::own_label;
 use core::arch::{asm, naked_asm};
 use core::ffi::{CStr, c_void};
 use core::mem::{transmute, transmute_copy};
@@ -150,7 +150,7 @@ macro_rules! is_ours {
 #[unsafe(naked)]
 #[unsafe(export_name = "_Znwm")] // operator new(size_t)
 pub extern "C-unwind" fn operator_new(bytes: usize) -> *mut c_void {
-    commensal::allocate_from_heap!(label: own_label!("_Znwm"), slow: operator_new_slow)
+    commensal_runtime::allocate_from_heap!(label: own_label!("_Znwm"), slow: operator_new_slow)
 }
 
 #[unsafe(naked)]
@@ -171,13 +171,13 @@ extern "C" fn attempt_aligned(bytes: usize, alignment: usize) -> *mut u8 {
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdlPv")] // operator delete(void *)
 pub unsafe extern "C" fn operator_delete(block: *mut c_void) {
-    commensal::free_to_heap!(label: own_label!("_ZdlPv"))
+    commensal_runtime::free_to_heap!(label: own_label!("_ZdlPv"))
 }
 
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdlPvSt11align_val_t")] // operator delete(void *, align_val_t)
 pub unsafe extern "C" fn operator_delete_aligned(block: *mut c_void, _alignment: usize) {
-    commensal::free_to_heap!(label: own_label!("_ZdlPvSt11align_val_t"))
+    commensal_runtime::free_to_heap!(label: own_label!("_ZdlPvSt11align_val_t"))
 }
 
 // ---- those that call another one ----
@@ -203,7 +203,7 @@ pub unsafe extern "C-unwind" fn operator_delete_array() {
 #[unsafe(naked)]
 #[unsafe(export_name = "_ZdlPvm")] // operator delete(void *, size_t)
 pub unsafe extern "C-unwind" fn operator_delete_sized(block: *mut c_void, bytes: usize) {
-    commensal::free_to_heap!(label: own_label!("_ZdlPvm"), sized: "_ZdlPv", other: delete_sized_slow)
+    commensal_runtime::free_to_heap!(label: own_label!("_ZdlPvm"), sized: "_ZdlPv", other: delete_sized_slow)
 }
 
 /// The size is of another class, or the program has its own operator.

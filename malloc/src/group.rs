@@ -1,11 +1,11 @@
-//! The C functions of `commensal.h` for memory groups: names and errno for `commensal::group`.
+//! The C functions of `commensal.h` for memory groups: names and errno for `commensal_runtime::group`.
 //!
 //! Safety, for all of them: the pointer leads to a group that `cm_group_create` made and that is not destroyed. Callers
 //! fulfil the conditions of a comment's line "Threads".
 
 use crate::cache::failed;
-use commensal::group::{Core, Entry, Refused};
-use commensal::heap::{self, Error};
+use commensal_runtime::group::{Core, Entry, Refused};
+use commensal_runtime::heap::{self, Error};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// Memory that is charged, limited and freed together. See cm_group_create.
@@ -67,6 +67,7 @@ fn given(block: Option<*mut u8>) -> *mut c_void {
 ///
 /// errno: ENOMEM if there is no memory; EINVAL if the name is refused. Signal handlers: yes, but ENOMEM is more likely
 /// there.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL_AT(1) CM_CHECKED
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_create(name: *const c_char, parent: *mut Group, limit: u64) -> *mut Group {
     // SAFETY: passed on: the name is a string, or NULL, and the parent a group, or NULL.
@@ -92,6 +93,7 @@ pub unsafe extern "C" fn cm_group_create(name: *const c_char, parent: *mut Group
 /// errno: EBUSY if threads are inside, or the group has children. Time: proportional to the memory, not to the number
 /// of blocks. Threads: while no thread uses the group's memory, allocates in it by cm_group_alloc, or is about to enter
 /// it. Signal handlers: no. After fork: yes; of the threads that were inside, the one that forked still is.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_destroy(group: *mut Group) -> c_int {
     // SAFETY: passed on.
@@ -111,6 +113,7 @@ pub unsafe extern "C" fn cm_group_destroy(group: *mut Group) -> c_int {
 /// Returns 0, or -1. A thread that ends inside leaves the group entered for ever.
 ///
 /// errno: EBUSY if another thread is destroying the group. Signal handlers: yes, if they leave before they return.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL CM_CHECKED
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_enter(group: *mut Group, entry: *mut GroupEntry) -> c_int {
     // SAFETY: passed on.
@@ -122,6 +125,7 @@ pub unsafe extern "C" fn cm_group_enter(group: *mut Group, entry: *mut GroupEntr
 /// Returns 0, or -1.
 ///
 /// errno: EINVAL if the thread did not enter with `entry`, or has left. Threads: the one that entered.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_leave(entry: *mut GroupEntry) -> c_int {
     // SAFETY: passed on.
@@ -137,6 +141,7 @@ pub unsafe extern "C" fn cm_group_leave(entry: *mut GroupEntry) -> c_int {
 /// Returns the block, aligned as malloc's, or NULL.
 ///
 /// errno: ENOMEM if there is no memory, or no room within the limits.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL CM_CHECKED CM_MALLOC CM_ALLOC_SIZE(2)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_alloc(group: *mut Group, size: usize) -> *mut c_void {
     // SAFETY: passed on.
@@ -146,6 +151,7 @@ pub unsafe extern "C" fn cm_group_alloc(group: *mut Group, size: usize) -> *mut 
 /// Allocates like cm_group_alloc, at a multiple of `alignment`, a power of two.
 ///
 /// errno: ENOMEM as for cm_group_alloc; EINVAL if `alignment` is not a power of two.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL CM_CHECKED CM_MALLOC CM_ALLOC_ALIGN(2) CM_ALLOC_SIZE(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_aligned_alloc(group: *mut Group, alignment: usize, size: usize) -> *mut c_void {
     if !alignment.is_power_of_two() {
@@ -157,6 +163,7 @@ pub unsafe extern "C" fn cm_group_aligned_alloc(group: *mut Group, alignment: us
 
 /// Sets the limit to `limit` bytes; 0: no limit. Earlier charges stay, even beyond it. Then allocations fail until
 /// enough has been freed.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_set_limit(group: *mut Group, limit: u64) {
     // SAFETY: passed on.
@@ -166,6 +173,7 @@ pub unsafe extern "C" fn cm_group_set_limit(group: *mut Group, limit: u64) {
 /// Reads the statistics of a group into `stats`: exact at rest.
 ///
 /// Time: proportional to the number of slots.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_group_stats_read(group: *mut Group, stats: *mut GroupStats) {
     // SAFETY: passed on: there is room for them.
@@ -187,5 +195,5 @@ pub unsafe extern "C" fn cm_group_stats_read(group: *mut Group, stats: *mut Grou
 /// Returns the group that the thread entered last and has not left, or NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_group_current() -> *mut Group {
-    commensal::group::innermost().cast_mut().cast()
+    commensal_runtime::group::innermost().cast_mut().cast()
 }

@@ -5,14 +5,18 @@
 //! address C programmers. The files of `malloc/header` state the common rules of all functions, and those of each
 //! section. A comment has only the exceptions. The macros are there too.
 #![no_std]
+// Rust 1.88 takes labels in naked functions for those of inline assembly, which a compiler may copy.
+#![allow(named_asm_labels)]
 
 mod cache;
 mod counter;
 mod counters;
 mod cxx;
 mod group;
+mod limit;
 mod loaded;
 mod locks;
+mod names;
 mod process;
 mod profile;
 mod rcu;
@@ -20,6 +24,7 @@ mod rcu_reader;
 mod sandbox;
 mod stdlib;
 mod upkeep;
+mod version;
 
 /// The library's version, which the command reads from the file.
 #[allow(non_upper_case_globals, reason = "a symbol for C")]
@@ -37,7 +42,7 @@ pub static commensal_version: [u8; env!("CARGO_PKG_VERSION").len() + 1] = {
 static START: extern "C" fn() = {
     extern "C" fn start() {
         loaded::stay();
-        commensal::heap::conf::apply_environment();
+        commensal_runtime::heap::conf::apply_environment();
     }
     start
 };
@@ -47,7 +52,7 @@ static START: extern "C" fn() = {
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = {
     extern "C" fn end() {
-        commensal::heap::examine_at_exit();
+        commensal_runtime::heap::examine_at_exit();
     }
     end
 };
@@ -79,7 +84,7 @@ core::arch::global_asm!(
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
-    commensal::heap::panicked(info)
+    commensal_runtime::heap::panicked(info)
 }
 
 #[link(name = "c")]

@@ -1,10 +1,10 @@
-//! The C function of `commensal.h` for the lock report: names for `commensal::heap::locks`.
+//! The C function of `commensal.h` for the lock report: names for `commensal_runtime::heap::locks`.
 //!
 //! A row holds its texts, because the compiler's names of functions do not end with a zero byte.
 
-use commensal::heap::locks;
-use commensal::observe::columns::{Row, insert};
-use commensal::observe::page::Text;
+use commensal_runtime::heap::locks;
+use commensal_runtime::observe::columns::{Row, insert};
+use commensal_runtime::observe::page::Text;
 use core::ffi::c_char;
 use core::mem::MaybeUninit;
 

@@ -2,9 +2,9 @@
 //! and `vfork`.
 
 use crate::sandbox::cm_sandbox_enter;
-use commensal::heap::statistics;
-use commensal::machine::{process, slot};
-use commensal::upkeep;
+use commensal_runtime::heap::statistics;
+use commensal_runtime::machine::{process, slot};
+use commensal_runtime::upkeep;
 use core::arch::naked_asm;
 use core::ffi::c_int;
 

@@ -1,7 +1,7 @@
-//! The C functions of `commensal.h` for the heap profile: names and errno for `commensal::profile`.
+//! The C functions of `commensal.h` for the heap profile: names and errno for `commensal_runtime::profile`.
 
-use commensal::heap;
-use commensal::profile::{self, Region};
+use commensal_runtime::heap;
+use commensal_runtime::profile::{self, Region};
 use core::ffi::{CStr, c_char, c_int};
 
 /// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: that of the
@@ -51,6 +51,7 @@ pub extern "C" fn cm_profile_write(descriptor: c_int) -> c_int {
 /// are 255 names already, if the name is empty, or if there is no memory: it tags nothing.
 ///
 /// Time: a comparison with each known name; keep the number. Signal handlers: no. After fork: yes.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_profile_region(name: *const c_char) -> u32 {
     // SAFETY: the caller's string ends with a zero byte.

@@ -1,10 +1,9 @@
-//! The C functions of `commensal.h` for RCU: names for `commensal::rcu`.
+//! The C functions of `commensal.h` for RCU: names for `commensal_runtime::rcu`.
 
-use crate::cache::failed;
-use commensal::heap::{self, Error};
-use commensal::machine::slot::Counted;
-use commensal::rcu::{self, Caller, Cookie, Head, Open, Pace};
-use core::ffi::{CStr, c_char, c_int, c_void};
+use commensal_runtime::heap;
+use commensal_runtime::machine::slot::Counted;
+use commensal_runtime::rcu::{self, Caller, Cookie, Head, Open, Pace};
+use core::ffi::c_void;
 
 /// An open read section, for cm_rcu_read_unlock.
 #[repr(C)]
@@ -24,6 +23,7 @@ const _: () = assert!(size_of::<RcuSection>() == size_of::<Open>());
 /// Returns the section. Grace periods wait for ever for a section that is not ended.
 ///
 /// After fork: yes; the child waits for the sections that the forking thread had open, and for no others.
+/// cbindgen:postfix=CM_NOTHROW CM_CHECKED
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_read_lock() -> RcuSection {
     let Counted { at, slot } = rcu::open().0;
@@ -61,6 +61,7 @@ pub extern "C" fn cm_rcu_synchronize_expedited() {
 /// Requests a grace period without waiting for it. Returns its number, for cm_rcu_is_over.
 ///
 /// Signal handlers: no. After fork: yes; the child may also ask for numbers from before the fork.
+/// cbindgen:postfix=CM_NOTHROW CM_CHECKED
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_start() -> u64 {
     rcu::start().0
@@ -100,6 +101,7 @@ const _: () = assert!(size_of::<RcuHead>() == size_of::<Head>());
 /// Signal handlers: yes, except for the first deferral of a process, by any function. After fork: yes; the child also
 /// makes the calls that waited, except for those that the library was making. A child that a signal handler forked must
 /// not call this before the handler has returned.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_call(head: *mut RcuHead, function: unsafe extern "C" fn(head: *mut RcuHead)) {
     // SAFETY: passed on; both are pointers to the same.
@@ -150,22 +152,10 @@ pub struct RcuWaiting {
 /// Counts what waits, into `waiting`: exact while no thread defers, frees or calls.
 ///
 /// Time: proportional to the number of slots.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_count_waiting(waiting: *mut RcuWaiting) {
     let rcu::Waiting { objects, bytes, most_bytes, held_up, lost } = rcu::waiting();
     // SAFETY: passed on.
     unsafe { waiting.write(RcuWaiting { objects, bytes, most_bytes, held_up, lost }) };
-}
-
-/// Sets a setting of RCU. `name` is its key in COMMENSAL_CONF without "rcu.": cm_rcu_set("lazy_delay_ms", 5).
-/// `commensal conf` prints keys, units and ranges. For the policy call cm_rcu_set_policy.
-///
-/// Returns 0, or -1 with the setting unchanged.
-///
-/// errno: EINVAL if there is no such setting, or `value` is out of its range.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cm_rcu_set(name: *const c_char, value: u32) -> c_int {
-    // SAFETY: passed on: a string.
-    let name = unsafe { CStr::from_ptr(name) };
-    if matches!(name.to_str().map(|name| rcu::set_knob(name, value)), Ok(Ok(()))) { 0 } else { failed(Error::Invalid) }
 }

@@ -1,11 +1,13 @@
-//! The C functions of `commensal.h` for RCU's readers that register: names for `commensal::rcu::qsbr`.
+//! The C functions of `commensal.h` for RCU's readers that register: names for `commensal_runtime::rcu::qsbr`.
 //!
 //! Checkpoints and sections are inlined in the header.
 
 use crate::cache::failed;
-use commensal::heap::{self, Error};
-use commensal::rcu::qsbr::{CooperativeReader, KickableReader, NoMemory, Policy, Reader, SignalInUse, set_policy};
-use commensal::rcu::{Caller, Pace};
+use commensal_runtime::heap::{self, Error};
+use commensal_runtime::rcu::qsbr::{
+    CooperativeReader, KickableReader, NoMemory, Policy, Reader, SignalInUse, set_policy,
+};
+use commensal_runtime::rcu::{Caller, Pace};
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::ManuallyDrop;
 use core::ptr::null_mut;
@@ -37,6 +39,7 @@ unsafe fn known(reader: *mut RcuReader) -> ManuallyDrop<Reader> {
 /// Returns the reader, or NULL.
 ///
 /// errno: ENOMEM if there is no memory; EINVAL if there is no such kind. Time: proportional to the number of readers.
+/// cbindgen:postfix=CM_NOTHROW CM_CHECKED
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_rcu_register(kind: u32) -> *mut RcuReader {
     let registered = match kind {
@@ -54,6 +57,7 @@ pub extern "C" fn cm_rcu_register(kind: u32) -> *mut RcuReader {
 }
 
 /// Ends a reader. Grace periods no longer wait for it.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_unregister(reader: *mut RcuReader) {
     // SAFETY: passed on.
@@ -61,6 +65,7 @@ pub unsafe extern "C" fn cm_rcu_unregister(reader: *mut RcuReader) {
 }
 
 /// The slow path of cm_rcu_checkpoint.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_checkpoint_due(reader: *mut RcuReader) {
     // SAFETY: passed on.
@@ -68,6 +73,7 @@ pub unsafe extern "C" fn cm_rcu_checkpoint_due(reader: *mut RcuReader) {
 }
 
 /// Declares that the thread has left all sections of `reader`, and reports it under any policy.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_checkpoint_always(reader: *mut RcuReader) {
     // SAFETY: passed on.
@@ -76,6 +82,7 @@ pub unsafe extern "C" fn cm_rcu_checkpoint_always(reader: *mut RcuReader) {
 
 /// Takes a reader offline: grace periods do not wait for it until cm_rcu_online. The thread must not use objects that
 /// it found before, nor look up new ones.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_offline(reader: *mut RcuReader) {
     // SAFETY: passed on.
@@ -83,6 +90,7 @@ pub unsafe extern "C" fn cm_rcu_offline(reader: *mut RcuReader) {
 }
 
 /// Takes a reader online again.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_online(reader: *mut RcuReader) {
     // SAFETY: passed on.
@@ -93,6 +101,7 @@ pub unsafe extern "C" fn cm_rcu_online(reader: *mut RcuReader) {
 /// would also wait for `reader`, and ends the program with a message.)
 ///
 /// Time: as long as other readers take.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_reader_synchronize(reader: *mut RcuReader) {
     // SAFETY: passed on.
@@ -101,7 +110,7 @@ pub unsafe extern "C" fn cm_rcu_reader_synchronize(reader: *mut RcuReader) {
 
 /// Sets when registered readers report, for all readers of the process, even while they read:
 ///
-/// - "flagged" (default): at a checkpoint, after they have held up a grace period for rcu.till_qs_ms (see cm_rcu_set).
+/// - "flagged" (default): at a checkpoint, after they have held up a grace period for rcu.till_qs_ms (see cm_set).
 /// - "counted": at each `n`-th checkpoint, and after they have held one up for twice as long.
 /// - "kicked": like "flagged", but the signal SIGURG interrupts kickable readers after three times as long.
 /// - "none": only by cm_rcu_checkpoint_always and cm_rcu_offline.
@@ -112,6 +121,7 @@ pub unsafe extern "C" fn cm_rcu_reader_synchronize(reader: *mut RcuReader) {
 /// Returns 0, or -1 with the policy unchanged.
 ///
 /// errno: EINVAL if there is no such policy; EBUSY if the program handles SIGURG. Threads: any thread.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_set_policy(policy: *const c_char, n: u32) -> c_int {
     // SAFETY: passed on: a string.

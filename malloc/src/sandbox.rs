@@ -1,7 +1,7 @@
-//! The C function of `commensal.h` for sandboxes that the library does not notice: a name for `commensal::sandbox`.
+//! The C function of `commensal.h` for sandboxes that the library does not notice: a name for `commensal_runtime::sandbox`.
 
-use commensal::machine::process;
-use commensal::sandbox;
+use commensal_runtime::machine::process;
+use commensal_runtime::sandbox;
 
 /// Enters plain mode, in which the library makes only system calls that the C library's malloc and threads make too.
 /// Call it before you install a filter by other means than prctl; prctl calls it. Plain mode lasts, also in fork

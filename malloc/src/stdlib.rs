@@ -3,8 +3,8 @@
 //! Safety, for all of them: as the C standard says of the function of that name. Pointers come from this library, and
 //! the caller owns what they lead to.
 
-use commensal::caches;
-use commensal::heap::{self, report};
+use commensal_runtime::caches;
+use commensal_runtime::heap::{self, report};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
@@ -12,14 +12,14 @@ use core::ptr::null_mut;
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.first")]
 pub extern "C-unwind" fn malloc(bytes: usize) -> *mut c_void {
-    commensal::allocate_from_heap!(slow: heap::allocate_slow)
+    commensal_runtime::allocate_from_heap!(slow: heap::allocate_slow)
 }
 
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.first")]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    commensal::free_to_heap!()
+    commensal_runtime::free_to_heap!()
 }
 
 #[unsafe(no_mangle)]

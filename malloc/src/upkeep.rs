@@ -1,9 +1,6 @@
-//! The C functions of `commensal.h` for upkeep: names for `commensal::upkeep`.
+//! The C functions of `commensal.h` for upkeep: names for `commensal_runtime::upkeep`.
 
-use crate::cache::failed;
-use commensal::heap::Error;
-use commensal::upkeep::{self, Report};
-use core::ffi::{CStr, c_char, c_int};
+use commensal_runtime::upkeep::{self, Report};
 
 /// Statistics of upkeep since the program started.
 #[repr(C)]
@@ -33,6 +30,7 @@ pub struct UpkeepFigures {
 }
 
 /// Reads the statistics of upkeep into `report`. Each figure is exact; together they are consistent only at rest.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_upkeep_report(report: *mut UpkeepFigures) {
     let read = Report::read();
@@ -51,24 +49,6 @@ pub unsafe extern "C" fn cm_upkeep_report(report: *mut UpkeepFigures) {
     };
     // SAFETY: passed on.
     unsafe { report.write(told) };
-}
-
-/// Sets a setting of upkeep. `name` is its key in COMMENSAL_CONF without "upkeep.", or "on" for upkeep itself:
-/// cm_upkeep_set("interval_ms", 250). `commensal conf` prints keys, units and ranges. For "on" and "shepherd", `value`
-/// is 0 or 1.
-///
-/// Returns 0, or -1 with the setting unchanged.
-///
-/// errno: EINVAL if there is no such setting, or `value` is out of its range.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cm_upkeep_set(name: *const c_char, value: u32) -> c_int {
-    // SAFETY: passed on: a string.
-    let name = unsafe { CStr::from_ptr(name) };
-    if matches!(name.to_str().map(|name| upkeep::set_knob(name, value)), Ok(Ok(()))) {
-        0
-    } else {
-        failed(Error::Invalid)
-    }
 }
 
 /// Does the upkeep that is due now. It is for programs that run upkeep in a thread of their own, with

@@ -11,9 +11,13 @@ use crate::proto::{Function, Location, Profile};
 const LIBRARY: &str = "libcommensal";
 
 /// How functions of allocators begin. Those with a `!` are that name and no longer one.
-const FUNCTIONS: [&str; 33] = [
+const FUNCTIONS: [&str; 37] = [
     "commensal::",
     "<commensal::",
+    "commensal_runtime::",
+    "<commensal_runtime::",
+    "commensal_host::",
+    "<commensal_host::",
     "cm_",
     "!malloc",
     "!calloc",
@@ -49,10 +53,6 @@ const FUNCTIONS: [&str; 33] = [
 
 /// Rust's own sources that do nothing but allocate: names of inlined functions may be without modules.
 const FILES: [&str; 2] = ["/library/alloc/src/alloc.rs", "/library/alloc/src/raw_vec"];
-
-/// The package below the runtime. Other programs may have one of that name, so these frames go only with one of
-/// [`FUNCTIONS`] outside them.
-const BELOW: [&str; 2] = ["host::", "<host::"];
 
 fn is_allocator(function: &str) -> bool {
     FUNCTIONS.iter().any(|name| match name.strip_prefix('!') {
@@ -105,12 +105,11 @@ impl Trimmer {
     fn kind(&self, location: &Location, line: usize) -> Kind {
         let function = location.line.get(line).and_then(|line| self.functions.get(&line.function_id));
         let [name, file] = function.map_or([""; 2], |texts| [&texts[0], &texts[1]]);
-        let is_below = BELOW.iter().any(|below| name.starts_with(below));
         let is_inlined_without_module = line + 1 < location.line.len() && file.ends_with(".rs") && !name.contains("::");
         match () {
             () if self.library.contains(&location.mapping_id) || is_allocator(name) => Kind::Allocator,
             () if FILES.iter().any(|source| file.contains(source)) => Kind::Allocator,
-            () if is_below || is_inlined_without_module => Kind::Below,
+            () if is_inlined_without_module => Kind::Below,
             () => Kind::Program,
         }
     }

@@ -101,18 +101,21 @@ fn frames_of_the_allocator_are_dropped_by_the_file_of_the_library() {
 #[test]
 fn frames_of_the_allocator_are_dropped_by_name_within_a_location_too() {
     let shim = ["__rustc::__rust_alloc", "alloc::alloc::alloc", "alloc::vec::Vec<T>::with_capacity", "app::fill"];
-    let own = ["host::thread::current", "<commensal::global::Commensal as core::alloc::GlobalAlloc>::alloc"];
+    let own = [
+        "commensal_host::thread::current",
+        "<commensal_runtime::global::Commensal as core::alloc::GlobalAlloc>::alloc",
+    ];
     let mut builder = Builder::new(GAP);
     builder.sample(&[1, 2, 3], [1; 6], &[]).sample(&[2, 3], [1; 6], &[]).sample(&[4, 3], [1; 6], &[]);
     builder.sample(&[5], [1; 6], &[]).sample(&[3, 2], [1; 6], &[]);
-    name(&mut builder, &[(1, &own), (2, &shim), (3, &["main"]), (4, &["host::serve"]), (5, &["malloc"])]);
+    name(&mut builder, &[(1, &own), (2, &shim), (3, &["main"]), (4, &["commensal_app::serve"]), (5, &["malloc"])]);
     let mut raw = builder.finish();
     trim::allocator_frames(&mut raw);
     let profile = Profile::new(&raw).unwrap();
     let rest = ["alloc::vec::Vec<T>::with_capacity", "app::fill", "main"];
     assert_eq!([functions(&profile, 0), functions(&profile, 1)], [rest, rest]);
-    // A program's own package of the name `host` stays, and so does the only frame.
-    assert_eq!(functions(&profile, 2), ["host::serve", "main"]);
+    // A program's own function stays, also with such a name, and so does the only frame.
+    assert_eq!(functions(&profile, 2), ["commensal_app::serve", "main"]);
     assert_eq!(functions(&profile, 3), ["malloc"]);
     // Further out, the location is whole.
     assert_eq!(functions(&profile, 4), [&["main"][..], &shim].concat());

@@ -15,8 +15,8 @@ use core::alloc::{GlobalAlloc, Layout};
 /// assert_eq!(numbers.iter().sum::<u32>(), 499_500);
 /// ```
 ///
-/// `COMMENSAL_CONF` takes effect when the program calls [`heap::conf::apply_environment`] at the start of `main`. A
-/// preloaded library calls that itself. It then serves C code, and this allocator serves Rust code.
+/// `COMMENSAL_CONF` takes effect when the program calls [`apply_environment`](heap::conf::apply_environment) at the
+/// start of `main`. A preloaded library calls that itself. It then serves C code, and this allocator serves Rust code.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Commensal;
 

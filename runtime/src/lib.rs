@@ -1,23 +1,7 @@
-//! Commensal: the Linux kernel's per-CPU memory mechanisms for ordinary programs.
+//! The algorithms of Commensal and their state, for the package `commensal`, the drop-in library and the command.
 //!
-//! A process with one thread pays next to nothing; hundreds of threads never queue at a shared cache line.
-//!
-//! | to | use |
-//! |---|---|
-//! | allocate all of a program's memory | [`Commensal`], as its global allocator |
-//! | count events | [`counter::LazyCounter`], [`counter::CounterSet`] |
-//! | reuse objects of one type | [`caches::Cache`] |
-//! | charge, limit and free the memory of one task or tenant | [`group::Group`] |
-//! | read what other threads replace, without a lock | [`rcu::Cell`], [`rcu::read`], [`rcu::TypesafeCache`] |
-//! | do so in a loop, with free sections | [`rcu::qsbr::Reader`] |
-//! | return idle memory in a thread of your own | [`upkeep::tick`] |
-//! | apply `COMMENSAL_CONF` | [`heap::conf::apply_environment`] |
-//!
-//! Only [`Commensal`] needs to be the global allocator; everything else works beside any allocator. The other public
-//! modules are for the drop-in library and the command.
-//!
-//! This package holds the algorithms and all of their state. It reaches the computer through `machine` alone, so the
-//! same source runs on Linux and on a simulated machine.
+//! Programs use `commensal`, which shows a part of this: what is here for others may change with each version. The
+//! runtime reaches the computer through `machine` alone, so the same source runs on Linux and on a simulated machine.
 #![no_std]
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Object caches: what their owners rely on. Runs on the simulated machine, too. Caches that threads use, tune, create and destroy at the same
 //! time are explored (`exploration/src/caches.rs`).
 
-use commensal::caches::{Alive, Cache, Constructed, ObjectCache, OutOfMemory, Refused, Untunable, Wanted};
-use commensal::heap::{self, check::check_valid};
-use commensal::machine::fault::{self, Plan, Point};
-use commensal::machine::kick;
-use commensal::machine::test_support::play;
+use commensal_runtime::caches::{Alive, Cache, Constructed, ObjectCache, OutOfMemory, Refused, Untunable, Wanted};
+use commensal_runtime::heap::{self, check::check_valid};
+use commensal_runtime::machine::fault::{self, Plan, Point};
+use commensal_runtime::machine::kick;
+use commensal_runtime::machine::test_support::play;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::null_mut;
 use std::rc::Rc;

@@ -2,8 +2,8 @@
 
 mod common;
 
-use commensal::rcu::qsbr::KickableReader;
-use commensal::rcu::{self, Cell};
+use commensal_runtime::rcu::qsbr::KickableReader;
+use commensal_runtime::rcu::{self, Cell};
 use common::child::in_both_modes;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;

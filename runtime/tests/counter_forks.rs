@@ -7,8 +7,8 @@
 
 mod common;
 
-use commensal::counter::{CounterSet, Counters, LazyCounter};
-use commensal::machine::slot;
+use commensal_runtime::counter::{CounterSet, Counters, LazyCounter};
+use commensal_runtime::machine::slot;
 use common::PATIENCE;
 use common::child::act_out;
 use common::forks::{FINE, Way, wait_for};

@@ -6,9 +6,9 @@
 
 mod common;
 
-use commensal::counter::{CounterSet, DEFAULT_RANGE};
-use commensal::machine::slot;
-use commensal::percpu::Area;
+use commensal_runtime::counter::{CounterSet, DEFAULT_RANGE};
+use commensal_runtime::machine::slot;
+use commensal_runtime::percpu::Area;
 use common::programs::hold;
 use proptest::arbitrary::any;
 use proptest::collection::vec;

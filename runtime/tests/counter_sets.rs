@@ -5,10 +5,10 @@
 
 mod common;
 
-use commensal::counter::{CounterSet, Counters, DEFAULT_RANGE, LazyCounter, NoMemory, PerCpuSet, SHARE};
-use commensal::machine::fault::{self, Plan, Point};
-use commensal::machine::slot::{self, Mode, Pair, ROW};
-use commensal::percpu::{Area, Block, CELL, Preparation};
+use commensal_runtime::counter::{CounterSet, Counters, DEFAULT_RANGE, LazyCounter, NoMemory, PerCpuSet, SHARE};
+use commensal_runtime::machine::fault::{self, Plan, Point};
+use commensal_runtime::machine::slot::{self, Mode, Pair, ROW};
+use commensal_runtime::percpu::{Area, Block, CELL, Preparation};
 use common::child::{self, in_both_modes};
 use std::cmp::Ordering as Order;
 use std::panic::{self, AssertUnwindSafe};

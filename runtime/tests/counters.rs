@@ -7,10 +7,10 @@
 
 mod common;
 
-use commensal::counter::{CounterSet, DEFAULT_RANGE, LazyCounter};
-use commensal::machine::fault::{self, Plan, Point};
-use commensal::machine::slot;
-use commensal::percpu::Area;
+use commensal_runtime::counter::{CounterSet, DEFAULT_RANGE, LazyCounter};
+use commensal_runtime::machine::fault::{self, Plan, Point};
+use commensal_runtime::machine::slot;
+use commensal_runtime::percpu::Area;
 use common::disturbed::{self, Crowd};
 use common::random::Random;
 use std::array;

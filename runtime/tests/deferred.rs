@@ -3,12 +3,12 @@
 
 mod common;
 
-use commensal::caches::Cache;
-use commensal::group::Group;
-use commensal::heap::report;
-use commensal::machine::slot;
-use commensal::rcu::{self, Head};
-use commensal::{heap, rcu::Waiting};
+use commensal_runtime::caches::Cache;
+use commensal_runtime::group::Group;
+use commensal_runtime::heap::report;
+use commensal_runtime::machine::slot;
+use commensal_runtime::rcu::{self, Head};
+use commensal_runtime::{heap, rcu::Waiting};
 use common::child::{self, in_both_modes};
 use common::peak::comes;
 use common::{PATIENCE, have_threads};

@@ -9,8 +9,8 @@
 
 mod common;
 
-use commensal::heap;
-use commensal::machine::fault::{self, Plan, Point};
+use commensal_runtime::heap;
+use commensal_runtime::machine::fault::{self, Plan, Point};
 use common::child;
 use common::model::{AtRest, Failure, Model, Operation, Owned};
 use common::random::Random;

@@ -6,8 +6,8 @@
 
 mod common;
 
-use commensal::heap::{self, check, report};
-use commensal::machine::slot;
+use commensal_runtime::heap::{self, check, report};
+use commensal_runtime::machine::slot;
 use common::child::{self, with_settings};
 use common::peak::{Blocks, MIB, comes, resident};
 use std::sync::Barrier;

@@ -1,9 +1,9 @@
 //! Groups: what their owners rely on. Runs on the simulated machine, too. Threads that meet in groups and at limits are explored
 //! (`exploration/src/groups.rs`).
 
-use commensal::group::{Core, Entry, Group, NotInside, Refused, innermost};
-use commensal::heap::{self, check::check_valid, report};
-use commensal::machine::test_support::play;
+use commensal_runtime::group::{Core, Entry, Group, NotInside, Refused, innermost};
+use commensal_runtime::heap::{self, check::check_valid, report};
+use commensal_runtime::machine::test_support::play;
 use std::sync::Mutex;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

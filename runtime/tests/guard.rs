@@ -2,8 +2,8 @@
 
 mod common;
 
-use commensal::heap;
-use commensal::machine::fault::{self, Plan, Point};
+use commensal_runtime::heap;
+use commensal_runtime::machine::fault::{self, Plan, Point};
 use common::child::in_both_modes;
 use common::forked;
 use std::ptr::with_exposed_provenance_mut;
@@ -174,6 +174,22 @@ fn threads_free_the_blocks_of_others() {
     });
 }
 
+/// Planted bug that was seen here: an allocation that is counted where it has a place, too.
+#[test]
+fn blocks_for_which_no_place_is_free_are_counted() {
+    in_both_modes(|| {
+        assert!(heap::check::guard(MEAN));
+        let skipped = || heap::report::process().expect("the heap was used").guards_skipped as usize;
+        let blocks: Vec<_> = (0..PLACES / 2).map(|seed| Block::new(100, 16, seed as u8)).collect();
+        assert_eq!(skipped(), 0, "half of the places are free");
+        let more: Vec<_> = (0..2 * PLACES).map(|seed| Block::new(100, 16, seed as u8)).collect();
+        let guarded = blocks.iter().chain(&more).filter(|block| block.is_guarded()).count();
+        assert_eq!(guarded, PLACES);
+        assert!((PLACES..=3 * PLACES / 2).contains(&skipped()), "{} of {}", skipped(), 5 * PLACES / 2);
+        blocks.into_iter().chain(more).for_each(Block::free);
+    });
+}
+
 #[test]
 fn fork_child_frees_its_parents_blocks() {
     in_both_modes(|| {
@@ -203,7 +219,7 @@ fn blocks_that_cannot_be_guarded_are_not() {
             assert!(!block.is_guarded(), "{bytes} bytes are guarded");
             block.free();
         }
-        let group = commensal::group::Group::new("alone").expect("there is memory");
+        let group = commensal_runtime::group::Group::new("alone").expect("there is memory");
         let block = group.core().allocate(100, 16).expect("there is room");
         assert!(!heap::check::is_guarded(block) && group.charged() >= 100);
         // SAFETY: the block is ours.

@@ -2,8 +2,8 @@
 
 mod common;
 
-use commensal::heap::{self, report};
-use commensal::machine::slot;
+use commensal_runtime::heap::{self, report};
+use commensal_runtime::machine::slot;
 use common::child::{self, alone, in_both_modes};
 
 const KIB: usize = 1 << 10;

@@ -4,7 +4,7 @@
 
 mod common;
 
-use commensal::{heap, machine::slot};
+use commensal_runtime::{heap, machine::slot};
 use common::child;
 use common::random::Random;
 use std::os::unix::process::ExitStatusExt;

@@ -2,12 +2,12 @@
 
 mod common;
 
-use commensal::caches::{ObjectCache, Wanted};
-use commensal::group::Group;
-use commensal::heap;
-use commensal::machine::probe;
-use commensal::profile::{self, Figures, Region};
-use commensal::upkeep;
+use commensal_runtime::caches::{ObjectCache, Wanted};
+use commensal_runtime::group::Group;
+use commensal_runtime::heap;
+use commensal_runtime::machine::probe;
+use commensal_runtime::profile::{self, Figures, Region};
+use commensal_runtime::upkeep;
 use common::child::in_both_modes;
 use common::forked;
 use std::ptr::{null_mut, with_exposed_provenance_mut};

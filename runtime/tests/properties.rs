@@ -7,7 +7,7 @@
 
 mod common;
 
-use commensal::machine::test_support::play;
+use commensal_runtime::machine::test_support::play;
 use common::programs::{become_shared, hold, operations, run_one, run_several, runner};
 use common::subject::{Bug, Subject};
 use common::{child, forked, random};

@@ -3,9 +3,9 @@
 
 mod common;
 
-use commensal::heap;
-use commensal::rcu;
-use commensal::rcu::qsbr::{self, CooperativeReader, Policy, Reader};
+use commensal_runtime::heap;
+use commensal_runtime::rcu;
+use commensal_runtime::rcu::qsbr::{self, CooperativeReader, Policy, Reader};
 use common::{PATIENCE, child};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -2,8 +2,8 @@
 
 mod common;
 
-use commensal::machine::kick;
-use commensal::rcu;
+use commensal_runtime::machine::kick;
+use commensal_runtime::rcu;
 use common::child::{self, alone};
 use std::sync::Barrier;
 use std::thread;

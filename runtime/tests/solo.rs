@@ -4,13 +4,13 @@
 
 mod common;
 
-use commensal::heap;
-use commensal::heap::report;
-use commensal::machine::{root, thread};
-use commensal::rcu;
-use commensal::rcu::TypesafeCache;
-use commensal::rcu::qsbr::CooperativeReader;
-use commensal::upkeep;
+use commensal_runtime::heap;
+use commensal_runtime::heap::report;
+use commensal_runtime::machine::{root, thread};
+use commensal_runtime::rcu;
+use commensal_runtime::rcu::TypesafeCache;
+use commensal_runtime::rcu::qsbr::CooperativeReader;
+use commensal_runtime::upkeep;
 use common::peak::{Blocks, MIB};
 use common::programs::{hold, operations, run_one};
 use common::subject::Subject;

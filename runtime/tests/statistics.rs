@@ -7,13 +7,13 @@
 
 mod common;
 
-use commensal::caches::Cache as SlabCache;
-use commensal::central::size_class::{self, SMALL};
-use commensal::group::Group as MemoryGroup;
-use commensal::heap::{self, report, statistics};
-use commensal::machine::{clock, process, slot};
-use commensal::observe::figures::{Cache, Figures, Group, Row, Slot, TABLES, unitless};
-use commensal::observe::page::Page;
+use commensal_runtime::caches::Cache as SlabCache;
+use commensal_runtime::central::size_class::{self, SMALL};
+use commensal_runtime::group::Group as MemoryGroup;
+use commensal_runtime::heap::{self, report, statistics};
+use commensal_runtime::machine::{clock, process, slot};
+use commensal_runtime::observe::figures::{Cache, Figures, Group, Row, Slot, TABLES, unitless};
+use commensal_runtime::observe::page::Page;
 use common::forks::{FINE, Way, wait_for};
 use common::pages::{BEGAN, act_out, blocks, folder, free, in_child, owners, with_page};
 use common::{PATIENCE, child};
@@ -263,7 +263,7 @@ fn withdrawn_page_is_removed_or_says_so() {
                     free(blocks(1000, |_| 1000));
                 }
                 if in_sandbox {
-                    commensal::sandbox::enter();
+                    commensal_runtime::sandbox::enter();
                 }
                 (0..2).for_each(|_| statistics::withdraw());
                 Ok(())

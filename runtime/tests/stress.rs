@@ -8,11 +8,11 @@
 
 mod common;
 
-use commensal::caches;
-use commensal::heap::{self, locks};
-use commensal::machine::fault::{self, Plan, Point};
-use commensal::machine::{kick, slot};
-use commensal::upkeep::{self, Report};
+use commensal_runtime::caches;
+use commensal_runtime::heap::{self, locks};
+use commensal_runtime::machine::fault::{self, Plan, Point};
+use commensal_runtime::machine::{kick, slot};
+use commensal_runtime::upkeep::{self, Report};
 use common::blocks::Block;
 use common::child::act_out_prepared;
 use common::disturbed::{self, Crowd};

@@ -6,7 +6,7 @@
 //!
 //! Planted bugs: runs that are forgotten, turns that begin early, and slots that look deserted but have to miss a turn first.
 
-use commensal::upkeep::timetable::{Errand, Timetable, Turn};
+use commensal_runtime::upkeep::timetable::{Errand, Timetable, Turn};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};

@@ -3,9 +3,9 @@
 
 mod common;
 
-use commensal::caches::Cache;
-use commensal::heap;
-use commensal::rcu::{self, Link, TypesafeCache};
+use commensal_runtime::caches::Cache;
+use commensal_runtime::heap;
+use commensal_runtime::rcu::{self, Link, TypesafeCache};
 use common::child::{self, in_both_modes};
 use common::{PATIENCE, have_threads};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -12,10 +12,10 @@
 
 mod common;
 
-use commensal::heap;
-use commensal::machine::fault::{self, Plan, Point};
-use commensal::machine::{clock, process};
-use commensal::upkeep::{self, Report};
+use commensal_runtime::heap;
+use commensal_runtime::machine::fault::{self, Plan, Point};
+use commensal_runtime::machine::{clock, process};
+use commensal_runtime::upkeep::{self, Report};
 use common::PATIENCE;
 use common::child::{self, with_settings};
 use common::forks::{FINE, Way, wait_for};

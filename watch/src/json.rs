@@ -1,7 +1,7 @@
 //! Everything as JSON.
 
-use commensal::observe::figures::{TABLES, Table};
-use commensal::observe::page::AnyRow;
+use commensal_runtime::observe::figures::{TABLES, Table};
+use commensal_runtime::observe::page::AnyRow;
 use serde_json::{Map, Value, json};
 
 use crate::process::Process;

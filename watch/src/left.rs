@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use commensal::observe::page::VERSION;
+use commensal_runtime::observe::page::VERSION;
 use host::publication::Name;
 
 use crate::folders;
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::process::{Gone, now_ns};
     use crate::sample::{self, NOBODY, of_version, write, write_changed};
-    use commensal::observe::page::ENDED_AT;
+    use commensal_runtime::observe::page::ENDED_AT;
 
     /// The processes that have pages in a folder.
     fn left_in(folder: &Path) -> Vec<u32> {

@@ -1,8 +1,8 @@
 //! What processes under Commensal say of themselves: found, read, shown and exported.
 //!
-//! Each of them has a statistics page (see `commensal::observe::page`), a file in its user's runtime directory. Reading one
+//! Each of them has a statistics page (see `commensal_runtime::observe::page`), a file in its user's runtime directory. Reading one
 //! copies it, and nothing else: the process is not stopped, not asked and not slowed down. What is shown and exported comes
-//! from the table of figures (`commensal::observe::figures`), so that a figure that is added there appears everywhere.
+//! from the table of figures (`commensal_runtime::observe::figures`), so that a figure that is added there appears everywhere.
 
 pub mod folders;
 pub mod json;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use commensal::observe::figures::{Figure, Kind, TABLES, Table, Together, Unit, unitless};
+use commensal_runtime::observe::figures::{Figure, Kind, TABLES, Table, Together, Unit, unitless};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};

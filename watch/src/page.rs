@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use commensal::observe::page::{MARK, Page, Snapshot, Unreadable, VERSION};
+use commensal_runtime::observe::page::{MARK, Page, Snapshot, Unreadable, VERSION};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -150,8 +150,8 @@ fn explained(why: Unreadable) -> String {
 mod tests {
     use super::*;
     use crate::sample;
-    use commensal::observe::figures::{Figures, Slot};
-    use commensal::observe::page::{Room, Text, Writer};
+    use commensal_runtime::observe::figures::{Figures, Slot};
+    use commensal_runtime::observe::page::{Room, Text, Writer};
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
     use std::collections::HashSet;
     use std::fs;
@@ -272,7 +272,7 @@ mod tests {
         let mut write = || {
             let round = rounds.next().expect("there are enough");
             writer.start(round);
-            *writer.row(0).expect("there is room") = Figures { in_use_bytes: round, ..Figures::NONE };
+            writer.row::<Figures>(0).expect("there is room").in_use_bytes = round;
             for number in 0..64 {
                 *writer.row(number).expect("there is room") = Slot { refills: round, ..Slot::NONE };
             }

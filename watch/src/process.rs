@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use commensal::observe::Resident;
-use commensal::observe::figures::{Cache, Figures, Row};
-use commensal::observe::page::AnyRow;
+use commensal_runtime::observe::Resident;
+use commensal_runtime::observe::figures::{Cache, Figures, Row};
+use commensal_runtime::observe::page::AnyRow;
 use procfs::process::{MMapPath, Process as OfKernel};
 use rustix::process::geteuid;
 use rustix::time::{ClockId, clock_gettime};

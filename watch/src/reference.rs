@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use commensal::observe::figures::TABLES;
+use commensal_runtime::observe::figures::TABLES;
 
 use crate::openmetrics::{OF_ALL, OF_KERNEL, name_of};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use commensal::observe::figures::{Cache, Figures, Group, Lock, Row, Slot};
-use commensal::observe::page::{Room, Text, Writer};
+use commensal_runtime::observe::figures::{Cache, Figures, Group, Lock, Row, Slot};
+use commensal_runtime::observe::page::{Room, Text, Writer};
 
 use crate::namespaces::Namespaces;
 use crate::page::Copied;
@@ -71,16 +71,13 @@ fn written(room: Room, program: &str, [pid, made_at_ns, at_ns]: [u64; 3], fill: 
 }
 
 fn fill(writer: &mut Writer, round: u64) {
-    let figures = Figures {
-        in_use_bytes: (round + 1) * 10_000_000,
-        peak_bytes: 50_000_000,
-        run_bytes: 60_000_000,
-        released_bytes: round * 1_000_000,
-        kicks: 5 + round,
-        kicks_upkeep: 5 + round,
-        upkeep_on: 1,
-        ..Figures::NONE
-    };
+    let mut figures = Figures::NONE;
+    figures.in_use_bytes = (round + 1) * 10_000_000;
+    figures.peak_bytes = 50_000_000;
+    figures.run_bytes = 60_000_000;
+    figures.released_bytes = round * 1_000_000;
+    (figures.kicks, figures.kicks_upkeep) = (5 + round, 5 + round);
+    figures.upkeep_on = 1;
     *writer.row(0).expect("there is room") = figures;
     for (number, (name, object_bytes, spans)) in
         [("malloc-64", 64, 3), ("empty", 32, 0), ("requests", 200, 9)].into_iter().enumerate()

@@ -3,7 +3,7 @@
 //! A gauge is what it is now. A counter is what has been added since the line before; in the first line, since the process
 //! started. So the counters of all lines add up to those of the last page.
 
-use commensal::observe::figures::{Figure, Kind, TABLES};
+use commensal_runtime::observe::figures::{Figure, Kind, TABLES};
 use serde_json::{Map, Value};
 
 use crate::openmetrics::{OF_KERNEL, of_kernel};

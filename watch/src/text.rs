@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
-use commensal::observe::figures::{Cache, TABLES, write_slab_head, write_slab_row};
+use commensal_runtime::observe::figures::{Cache, TABLES, write_slab_head, write_slab_row};
 
 use crate::process::{Process, START};
 use crate::units;
@@ -116,7 +116,7 @@ mod tests {
     use crate::process::{State, now_ns};
     use crate::sample;
     use crate::view::grid::heading_of;
-    use commensal::observe::page::Text;
+    use commensal_runtime::observe::page::Text;
 
     /// Texts as a file has them, with what the time says left out.
     fn timeless(text: &str) -> String {

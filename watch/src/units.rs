@@ -1,7 +1,7 @@
 //! Values as people read them.
 
-use commensal::observe::Shown;
-use commensal::observe::figures::Unit;
+use commensal_runtime::observe::Shown;
+use commensal_runtime::observe::figures::Unit;
 
 /// What a program calls something: a terminal must not do what is in it.
 pub fn word(text: &str) -> String {

@@ -3,8 +3,8 @@
 
 use crate::Threads;
 use crate::timing::{floor_ns, long_or_short, sixteen_times, task_floor_ns, together_ns};
-use commensal::caches::{ObjectCache, Wanted};
-use commensal::heap;
+use commensal_runtime::caches::{ObjectCache, Wanted};
+use commensal_runtime::heap;
 use core::array;
 use core::hint::black_box;
 use core::ptr::null_mut;

@@ -5,11 +5,11 @@
 use crate::Threads;
 use crate::shared::{Array, Outcome};
 use crate::timing::long_or_short;
-use commensal::central::size_class;
-use commensal::heap;
-use commensal::heap::{locks, report};
-use commensal::rcu;
-use commensal::rcu::qsbr::{KickableReader, Policy, set_policy};
+use commensal_runtime::central::size_class;
+use commensal_runtime::heap;
+use commensal_runtime::heap::{locks, report};
+use commensal_runtime::rcu;
+use commensal_runtime::rcu::qsbr::{KickableReader, Policy, set_policy};
 use core::array;
 use core::hint::black_box;
 use core::ptr::null_mut;

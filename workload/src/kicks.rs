@@ -4,10 +4,10 @@
 use crate::Threads;
 use crate::shared::{Array, Outcome};
 use crate::timing::long_or_short;
-use commensal::caches::{ObjectCache, Wanted};
-use commensal::group::{Entry, Group};
-use commensal::heap;
-use commensal::upkeep;
+use commensal_runtime::caches::{ObjectCache, Wanted};
+use commensal_runtime::group::{Entry, Group};
+use commensal_runtime::heap;
+use commensal_runtime::upkeep;
 use core::array;
 use machine::clock::now_ns;
 use machine::kick;

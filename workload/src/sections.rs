@@ -3,7 +3,7 @@
 use crate::Threads;
 use crate::threads::Meeting;
 use crate::timing::{long_or_short, sixteen_times};
-use commensal::rcu;
+use commensal_runtime::rcu;
 use core::hint::black_box;
 use core::ptr::null_mut;
 use machine::clock::now_ns;

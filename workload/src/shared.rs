@@ -1,6 +1,6 @@
 //! What several threads work on, in memory of the heap, and where one of them leaves what came of it.
 
-use commensal::heap;
+use commensal_runtime::heap;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::ptr::slice_from_raw_parts_mut;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::library::{self, ended_well, succeeds};
 use crate::mutants::{self, Choice};
 use crate::torture::{self, Build};
-use crate::{book, charts, golden, header, misuse, reference, tidy};
+use crate::{abi, book, charts, golden, header, misuse, reference, tidy};
 
 /// Of the list of mutations, others at each commit.
 const MUTANTS: usize = 3;
@@ -19,13 +19,14 @@ const MINUTES_OF_TORTURE: f64 = 1.0;
 /// A step, which may wait for the release that is built beside the first ones.
 type Step = fn(&Path, &mut Release) -> Result<(), String>;
 
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     ("fmt", |root, _| fmt(root)),
     ("clippy", |root, _| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     ("tidy", |root, _| tidy::run(root)),
     ("build", |root, release| release.wait().and_then(|()| library::check_size(root))),
     ("golden", |root, _| golden::run(root, false)),
     ("header", |root, _| header::run(root, false)),
+    ("abi", |root, _| abi::run(root, false)),
     ("docs", |root, _| {
         reference::run(root, false).and_then(|()| charts::run(root, false, false)).and_then(|()| book::run(root))
     }),

@@ -21,6 +21,15 @@ pub fn build(root: &Path) -> Result<Library, String> {
     Ok(Library { shared: made.join("libcommensal.so"), archive: made.join("libcommensal.a") })
 }
 
+/// The name by which programs that are linked with a library ask for it.
+pub fn soname(library: &Path) -> Result<String, String> {
+    let output = Command::new("readelf").args(["--dynamic", "--wide"]).arg(library).output();
+    let output = output.map_err(|error| format!("readelf, of binutils, cannot be started: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let name = text.split("Library soname: [").nth(1).and_then(|rest| rest.split(']').next());
+    name.map(str::to_owned).ok_or_else(|| format!("{} has no soname", library.display()))
+}
+
 /// Builds the boxes of a Rust program, whose instructions are counted, and says where they are.
 pub fn boxes(root: &Path) -> Result<PathBuf, String> {
     Ok(release(root, &["--package", "boxes"])?.join("libboxes.so"))

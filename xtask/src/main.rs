@@ -1,10 +1,11 @@
 //! The project's own checks, as `cargo xtask NAME`.
 //!
-//! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, `reference` makes pages of the book of what the
+//! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, `abi` what linked programs rely on, `reference` makes pages of the book of what the
 //! code says, `book` builds the book, `misuse` runs programs that misuse the heap, and `ci` runs these and Cargo's own checks in the order in which CI does;
 //! `equal-arms`, `explore`, `mutants`, `soak`, `torture` and `valgrind` take longer than CI may, and are what `nightly` runs, with all of the tests' effort. Every check has
 //! a test in which it finds a planted violation. `targets` measures what has to be reached (bench/). `install` puts the library where C and C++ programs find it.
 
+mod abi;
 mod book;
 mod charts;
 mod ci;
@@ -59,6 +60,12 @@ enum Task {
     /// Generate the C header and compare it with malloc/include/commensal.h
     Header {
         /// Write it
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Compare the library's symbols and the header's structures with malloc/abi.txt
+    Abi {
+        /// Accept additions, or all changes if the soname has changed, too
         #[arg(long)]
         bless: bool,
     },
@@ -175,6 +182,7 @@ fn main() -> ExitCode {
         Task::Golden { bless } => golden::run(&root(), bless),
         Task::Size => library::check_size(&root()),
         Task::Header { bless } => header::run(&root(), bless),
+        Task::Abi { bless } => abi::run(&root(), bless),
         Task::Reference { bless } => reference::run(&root(), bless),
         Task::Prose { files } => prose::run(&root(), &files),
         Task::Book => book::run(&root()),

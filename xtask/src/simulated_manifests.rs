@@ -24,7 +24,7 @@ pub fn run(root: &Path) -> Result<(), String> {
         let original = fs::read_to_string(root.join(folder).join("Cargo.toml"))
             .map_err(|error| format!("{folder}/Cargo.toml cannot be read: {error}"))?;
         let path = root.join(file(name));
-        let text = simulated(folder, &original)?;
+        let text = simulated(name, folder, &original)?;
         fs::write(&path, text).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
     Ok(())
@@ -35,7 +35,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (name, folder) in ORIGINALS {
         let Some(original) = tree.file(&format!("{folder}/Cargo.toml")) else { continue };
-        match (simulated(folder, &original.text), tree.file(&file(name))) {
+        match (simulated(name, folder, &original.text), tree.file(&file(name))) {
             (Ok(made), Some(found)) if made == found.text => {}
             (Ok(_), _) => {
                 violations.push(original.violation(1, format!("makes another {}: cargo xtask manifests", file(name))))
@@ -56,14 +56,13 @@ fn file(name: &str) -> String {
     format!("{FOLDER}simulated-{name}/Cargo.toml")
 }
 
-/// The manifest of the package in `folder`, on the simulated machine.
-fn simulated(folder: &str, original: &str) -> Result<String, String> {
+/// The manifest of `name` in `folder`, on the simulated machine.
+fn simulated(name: &str, folder: &str, original: &str) -> Result<String, String> {
     let original: DocumentMut = original.parse().map_err(|_| "is not TOML; Cargo says where".to_owned())?;
     if original.get("features").is_some() {
         return Err("has features; the machine is decided by its name".to_owned());
     }
     let text = |item: &Item, key: &str| item.get(key).and_then(Item::as_str).map(str::to_owned);
-    let name = text(&original["package"], "name").ok_or("has no name")?;
     let description = text(&original["package"], "description").ok_or("has no description")?;
     let mut made: DocumentMut = format!(
         "# Made of {folder}/Cargo.toml by `cargo xtask manifests`.\n[package]\nname = \"simulated-{name}\"\n\
@@ -77,11 +76,9 @@ fn simulated(folder: &str, original: &str) -> Result<String, String> {
     for (key, dependency) in original["dependencies"].as_table().into_iter().flat_map(Table::iter) {
         let package = match key {
             "machine" => Some("../../machine/simulated".to_owned()),
-            "runtime" => Some("../simulated-runtime".to_owned()),
+            "commensal-runtime" => Some("../simulated-runtime".to_owned()),
             _ => None,
         };
-        // A package that is compiled twice keeps the name that the sources use.
-        let key = if key == "runtime" { "commensal" } else { key };
         let made = match package {
             Some(path) => {
                 let package = path.rsplit('/').next().unwrap_or_default();
@@ -103,21 +100,21 @@ fn simulated(folder: &str, original: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    const ORIGINAL: &str = "[package]\nname = \"runtime\"\ndescription = \"Counts\"\n[dependencies]\n\
-                            machine = { package = \"host\", path = \"../machine/host\" }\nfastrand = \"2\"\n";
+    const ORIGINAL: &str = "[package]\nname = \"commensal-runtime\"\ndescription = \"Counts\"\n[dependencies]\n\
+                            machine = { package = \"commensal-host\", path = \"../machine/host\" }\nfastrand = \"2\"\n";
 
     #[test]
     fn manifest_of_original_differs_in_the_machine_only() {
-        let made = simulated("runtime", ORIGINAL).unwrap();
+        let made = simulated("runtime", "runtime", ORIGINAL).unwrap();
         assert!(made.contains("machine = { package = \"simulated\", path = \"../../machine/simulated\" }"), "{made}");
         assert!(made.contains("fastrand = \"2\""), "{made}");
         assert!(made.contains("path = \"../../runtime/src/lib.rs\""), "{made}");
-        assert!(simulated("runtime", &format!("{ORIGINAL}[features]\nquick = []\n")).is_err());
+        assert!(simulated("runtime", "runtime", &format!("{ORIGINAL}[features]\nquick = []\n")).is_err());
     }
 
     #[test]
     fn manifest_that_original_would_not_make_is_found() {
-        let made = simulated("runtime", ORIGINAL).unwrap();
+        let made = simulated("runtime", "runtime", ORIGINAL).unwrap();
         let found = |twin: &str| {
             check(&Tree::of([("runtime/Cargo.toml", ORIGINAL), ("manifests/simulated-runtime/Cargo.toml", twin)])).len()
         };
@@ -134,7 +131,8 @@ mod tests {
             1
         );
         assert_eq!(
-            check(&Tree::of([("malloc/Cargo.toml", "[dependencies]\nruntime = { path = \"../runtime\" }")])).len(),
+            check(&Tree::of([("malloc/Cargo.toml", "[dependencies]\ncommensal-runtime = { path = \"../runtime\" }")]))
+                .len(),
             0
         );
     }

@@ -21,7 +21,7 @@ pub fn run(root: &Path, minutes: f64, build: Build) -> Result<(), String> {
         return Err(format!("found {minutes} minutes; expected more than none"));
     }
     let which: &[&str] = match build {
-        Build::Release => &["--release", "--package", "runtime"],
+        Build::Release => &["--release", "--package", "commensal-runtime"],
         Build::OfTests => &["--workspace"],
     };
     let cargo = || {

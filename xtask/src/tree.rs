@@ -168,7 +168,7 @@ mod tests {
 
     /// Objects of the last class but one, which is the last one then, by two threads, and back.
     const PROGRAM: &str = r#"
-        use commensal::{central::size_class::CLASSES, heap};
+        use commensal_runtime::{central::size_class::CLASSES, heap};
 
         fn main() {
             const BYTES: usize = 7 << 19;
@@ -207,7 +207,7 @@ mod tests {
         write("runtime/src/layout.rs", &changed)?;
         fs::create_dir_all(tree.join("added/src")).map_err(|error| error.to_string())?;
         write("added/src/main.rs", PROGRAM)?;
-        let manifest = "[package]\nname = \"added\"\nedition = \"2024\"\n[dependencies]\nruntime.path = \"../runtime\"\n[workspace]\n";
+        let manifest = "[package]\nname = \"added\"\nedition = \"2024\"\n[dependencies]\ncommensal-runtime.path = \"../runtime\"\n[workspace]\n";
         write("added/Cargo.toml", manifest)?;
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["run", "--offline", "--manifest-path"]).arg(tree.join("added/Cargo.toml"));

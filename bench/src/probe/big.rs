@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail, ensure};
-use commensal::caches::Cache;
-use commensal::heap::{self, locks, report};
-use commensal::machine::sync::measure_holds;
-use commensal::upkeep;
+use commensal_runtime::caches::Cache;
+use commensal_runtime::heap::{self, locks, report};
+use commensal_runtime::machine::sync::measure_holds;
+use commensal_runtime::upkeep;
 
 use super::number;
 
@@ -30,7 +30,7 @@ impl Holds {
     /// Does a step, and tells which holds are longer than before.
     fn during(&mut self, step: &str, work: impl FnOnce()) {
         work();
-        let note = |row: commensal::observe::columns::Row| {
+        let note = |row: commensal_runtime::observe::columns::Row| {
             let site = row.caller.to_string();
             let longest = self.0.entry((row.class, site.clone())).or_default();
             if row.max_hold_ns > *longest {
@@ -125,7 +125,7 @@ fn free(block: *mut u8) {
 }
 
 /// A cache with an object.
-fn cache() -> (&'static Cache<Object>, commensal::caches::Box<'static, Object>) {
+fn cache() -> (&'static Cache<Object>, commensal_runtime::caches::Box<'static, Object>) {
     let cache: &Cache<Object> = Box::leak(Box::new(Cache::new("big")));
     (cache, cache.alloc(Object::default()).expect("there is memory"))
 }

@@ -11,9 +11,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use commensal::group::Group;
-use commensal::machine::sync::{Acquired, Contention, Lock};
-use commensal::machine::{here, thread};
+use commensal_runtime::group::Group;
+use commensal_runtime::machine::sync::{Acquired, Contention, Lock};
+use commensal_runtime::machine::{here, thread};
 use timing::{best_ns, mean_ns};
 
 /// This program's first word when it is a probe.

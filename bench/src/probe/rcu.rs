@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use arc_swap::ArcSwap;
-use commensal::rcu::qsbr::{self, CooperativeReader, KickableReader, Policy, Reader};
-use commensal::{heap, rcu};
+use commensal_runtime::rcu::qsbr::{self, CooperativeReader, KickableReader, Policy, Reader};
+use commensal_runtime::{heap, rcu};
 
 use super::timing::{allowed, best_ns, stay_on};
 use crate::peers;

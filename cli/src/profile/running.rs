@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use commensal::heap::control::SAMPLE;
-use commensal::settings::TABLE;
+use commensal_runtime::heap::control::SAMPLE;
+use commensal_runtime::settings::TABLE;
 
 use super::show::Table;
 use super::warn;

@@ -73,7 +73,7 @@ fn fill(tenant: &Group<'_>) -> usize {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // ANCHOR: settings
     // Applies COMMENSAL_CONF from here on. A preloaded library does this before `main`.
-    commensal::heap::conf::apply_environment();
+    commensal::settings::apply_environment();
     // ANCHOR_END: settings
 
     let greeting = rcu::Cell::new(Greeting::new(0)).map_err(|_| "no memory for a greeting")?;

@@ -8,7 +8,7 @@
 #![no_std]
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-compile_error!("host speaks Linux on x86-64 only; found another target");
+compile_error!("commensal-host speaks Linux on x86-64 only; found another target");
 
 #[cfg(test)]
 extern crate std;

@@ -288,6 +288,32 @@ pub fn memory_of_groups(show: impl FnMut(u64, u64)) {
     }
 }
 
+/// Times that the process's control group of version 2 was above `memory.high` or at `memory.max`, or the nearest group
+/// around it that counts. `folder`: that of another group. None: unknown. Some six system calls.
+pub fn pressure_of_group(folder: Option<&str>) -> Option<u64> {
+    if let Some(folder) = folder {
+        return read_events(folder, "");
+    }
+    let mut text = [0; 2048];
+    let groups = core::str::from_utf8(read_file(c"/proc/self/cgroup", &mut text)?).ok()?;
+    let mut path = groups.lines().find_map(|line| line.strip_prefix("0::"))?.trim_end_matches('/');
+    loop {
+        let events = read_events("/sys/fs/cgroup", path);
+        if events.is_some() {
+            return events;
+        }
+        path = path.get(..path.rfind('/')?)?;
+    }
+}
+
+/// The events of a group at a place and a path, as its file counts them.
+fn read_events(place: &str, path: &str) -> Option<u64> {
+    let mut text = [0; 512];
+    let is_counted = |word: &str| matches!(word, "high" | "max");
+    let count = |line: &str| line.split_once(' ').filter(|(word, _)| is_counted(word))?.1.parse::<u64>().ok();
+    Some(read_text(&[place, path, "/memory.events"], &mut text)?.lines().filter_map(count).sum())
+}
+
 /// Shows use and limit from a group of the tree at `place` upwards. A container may have only its own part mounted.
 fn show_limits(place: &str, path: &str, files: [&str; 2], mut show: impl FnMut(u64, u64)) {
     let mut path = path.trim_end_matches('/');
@@ -304,14 +330,19 @@ fn show_limits(place: &str, path: &str, files: [&str; 2], mut show: impl FnMut(u
 
 #[unsafe(link_section = ".text.first")]
 fn read_number(parts: &[&str]) -> Option<u64> {
-    let (mut path, mut text) = ([0; 512], [0; 32]);
-    let mut length = 0;
+    read_text(parts, &mut [0; 32])?.trim().parse().ok()
+}
+
+/// The start of the file whose path has these parts.
+#[unsafe(link_section = ".text.first")]
+fn read_text<'a>(parts: &[&str], text: &'a mut [u8]) -> Option<&'a str> {
+    let (mut path, mut length) = ([0; 640], 0);
     for part in parts {
         path.get_mut(length..length + part.len())?.copy_from_slice(part.as_bytes());
         length += part.len();
     }
     let path = CStr::from_bytes_until_nul(path.get(..=length)?).ok()?;
-    core::str::from_utf8(read_file(path, &mut text)?).ok()?.trim().parse().ok()
+    core::str::from_utf8(read_file(path, text)?).ok()
 }
 
 /// Bytes of the machine's memory; the kernel is asked once.

@@ -94,6 +94,11 @@ pub fn thread_name() -> [u8; 16] {
 /// Shows none: there are no control groups.
 pub fn memory_of_groups(_: impl FnMut(u64, u64)) {}
 
+/// None: there are no control groups.
+pub fn pressure_of_group(_: Option<&str>) -> Option<u64> {
+    None
+}
+
 /// Does nothing: there is no other library.
 pub fn map_by_library() {}
 

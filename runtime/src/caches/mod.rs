@@ -23,6 +23,7 @@ pub use cache::{Box, Cache, Constructed, OutOfMemory, Values};
 pub(crate) use calls::{DEPTH as MOST_CALLS, calls};
 pub(crate) use debug::report_mixed_caches;
 pub use errors::{Alive, Refused, Untunable};
+pub(crate) use guard::skipped as guards_skipped;
 pub use heap::Heap;
 pub(crate) use heap::{heap, known_at, lay_out, made_at, name, prepare};
 pub(crate) use object_cache::is_plain;

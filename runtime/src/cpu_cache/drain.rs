@@ -18,7 +18,7 @@ use super::tier::CpuCaches;
 use crate::central::{CacheRef, Caches, CachesBelow, Charged, NO_SLOT, Part, Subreleased, coarse_time};
 use crate::depot::Magazine;
 use crate::observe::Why;
-use crate::page_heap::{Occupancy, PAGE};
+use crate::page_heap::Occupancy;
 use machine::sync::{Acquired, Ordering, Site};
 use machine::{here, kick, slot};
 
@@ -161,50 +161,6 @@ impl CpuCaches {
     }
 
     // ---- reasons to drain ----
-
-    /// Returns free memory to the kernel: magazines, depots, page lists, and dirty pages of free runs beyond `keep`
-    /// bytes. Returns the bytes released, and at least 1 if any cached object became free.
-    pub fn trim(&self, keep: usize) -> usize {
-        let (magazines, released) = self.drain_all(keep);
-        let purged = self.depot.central.page_heap.purge((keep / PAGE) as u64) as usize * PAGE;
-        (released + purged).max(usize::from(magazines > 0))
-    }
-
-    /// Drains all caches, part by part, and page lists into the page heap. To keep 0, releases wholly free segments as
-    /// the drainer, because then no walk of the spans can run. If the machine refuses a kick, magazines stay. Returns
-    /// magazines emptied and bytes released.
-    fn drain_all(&self, keep: usize) -> (usize, usize) {
-        let heap = &self.depot.central.page_heap;
-        let parts = self.depot.central.parts();
-        let drain = |part| self.as_only_drainer(here!(), || self.drain(Which::Part(part), Why::Trim));
-        let magazines = parts.map_while(drain).sum();
-        if self.as_only_drainer(here!(), || self.drain_page_lists()).is_none() {
-            return (magazines, 0);
-        }
-        let mut released = self.depot.spare().release(heap.locks()) + heap.release_blocks();
-        let mut from = Some(0).filter(|_| keep == 0);
-        while let Some(segment) = from {
-            let done = self.as_only_drainer(here!(), || heap.release_some_segments(segment));
-            let Some((bytes, next)) = done else { break };
-            (released, from) = (released + bytes, next);
-        }
-        (magazines, released)
-    }
-
-    /// After the kernel refused an allocation of so many bytes: drains all caches and tries again. None: that did not
-    /// help. Does nothing if more is asked for than all segments have, or if a flush was in vain a moment ago.
-    #[cold]
-    pub fn flush_and_retry<R>(&self, bytes: usize, attempt: impl FnOnce() -> Option<R>) -> Option<R> {
-        let (counts, vain) = (&self.depot.central.page_heap.counts, &self.cold.vain_flush);
-        if bytes as u64 / PAGE as u64 > counts.reserved.get() || vain.tells_against_another(counts.in_use.get()) {
-            return None;
-        }
-        let got = (self.trim(0) > 0).then(attempt).flatten();
-        if got.is_none() {
-            vain.note(counts.in_use.get());
-        }
-        got
-    }
 
     /// If a run of `pages`, aligned to `alignment` pages, would grow the heap: drains page lists, and depots and this
     /// slot's magazines of the next part of all caches, without a kick. False: not done, perhaps because another thread
@@ -381,7 +337,7 @@ impl CpuCaches {
         Drained { magazines: own + others.magazines, ..others }
     }
 
-    fn drain_page_lists(&self) {
+    pub(super) fn drain_page_lists(&self) {
         let heap = &self.depot.central.page_heap;
         let slotless = self.depot.serves_slotless().then_some(NO_SLOT);
         for slot in (0..slot::in_use()).chain(slotless.filter(|&slot| slot >= slot::in_use())) {

@@ -10,8 +10,10 @@
 mod drain;
 mod examine;
 mod gap;
+mod listener;
 mod resize;
 mod retire;
+mod shortage;
 mod shuffle;
 mod slot_word;
 mod slow_path;
@@ -19,6 +21,7 @@ mod tier;
 
 pub use drain::{Drained, Reclaimed, Which};
 pub use gap::{Claim, Gap, Kinds, MOST as MOST_OF_A_GAP, Means, begin_in, left_of_gap, means, usual_mean, wanted_mean};
+pub use listener::{Notifier, Server};
 pub use retire::RetireSlots;
 pub use slot_word::{Side, SlotWord};
 pub use tier::{At, CpuCaches, Watch};

@@ -181,7 +181,11 @@ impl CpuCaches {
                 stolen.and_then(|()| depot.fill(cache, slot, Source::Spans, capacity()))
             })
             .or_else(|| self.fill_before_growth(cache, slot))
-            .or_else(|| depot.fill(cache, slot, Source::NewSpan, capacity()))
+            .or_else(|| {
+                let pages = cache.shape().granules() as usize * GRANULE / PAGE;
+                let fill = || depot.fill(cache, slot, Source::NewSpan, capacity());
+                depot.central.page_heap.within_limit(pages, fill)
+            })
     }
 
     /// If a new span would grow the heap: drains caches first, which may empty spans of other caches.

@@ -6,6 +6,7 @@
 //!
 //! Runs at the same time: any thread. Relaxed throughout: words stand alone, and an early or late look does no harm.
 
+use super::listener::{Listening, Server};
 use crate::central::{CacheRef, FURTHEST, Path, coarse_time, units_since};
 use crate::depot::Depot;
 use crate::layout::{self, Region};
@@ -40,6 +41,7 @@ pub(super) struct Cold {
     pub kib_granted: AtomicU32,
     /// The last flush that did not help an allocation.
     pub vain_flush: VainFlush,
+    pub listening: Listening,
     kicks: Kicks,
 }
 
@@ -82,6 +84,9 @@ impl CpuCaches {
         }
         if is_due {
             maintain(slot, time, from, upkeep_is_due);
+        }
+        if self.depot.central.page_heap.limits.is_due() {
+            self.serve_limits(if from == From::Allocation { Server::Allocating } else { Server::Freeing });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Applies the settings that act when a program starts. Most others are read where they are needed; see [`settings`]. A
 //! message names each pair that is not understood, with the expected values or the nearest key; the program starts.
 
-use super::{control, locks, report, statistics};
+use super::{control, limit, locks, report, statistics};
 use crate::caches::{enter, heap, lay_out, name, prepare};
 use crate::misuse::Line;
 use crate::profile;
@@ -22,6 +22,7 @@ const LAZY: Key = Key::of("lazy");
 const SANDBOX: Key = Key::of("sandbox");
 const HARDEN: Key = Key::of("harden");
 const GUARD: Key = Key::of("guard");
+const CGROUP: Key = Key::of("upkeep.cgroup");
 const SYSCALLS: Key = Key::of("syscalls");
 const POSSIBLE_CPUS: Key = Key::of("possible_cpus");
 
@@ -61,10 +62,16 @@ fn apply_to_heap() {
     if settings::is_said_of("upkeep") {
         upkeep::look_again();
     }
+    if CGROUP.said().is_some()
+        && let Some(path) = settings::text_of("upkeep.cgroup")
+    {
+        upkeep::watch_group(path);
+    }
     let policy = Policy::said();
     if policy != qsbr::policy() && qsbr::set_policy(policy).is_err() {
         complain(format_args!("rcu.policy cannot be 'kicked': the program has a handler for SIGURG; ignored"));
     }
+    limit::apply_settings();
     if HARDEN.is_on() {
         heap().harden();
     }

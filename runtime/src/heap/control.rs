@@ -11,6 +11,7 @@
 //!
 //! Runs at the same time: one operator; any threads, of which one takes the page away while it works.
 
+use super::limit::{Limit, set};
 use crate::caches::{Untunable, heap};
 use crate::layout::{HeaderWord, header};
 use crate::profile::{self, At};
@@ -54,6 +55,9 @@ pub const PROFILE: u32 = 1;
 /// Request: sample with a mean gap of `limit` KiB from now on, or not at all if that is 0. The outcome is 1, or 0 if
 /// there is no memory.
 pub const SAMPLE: u32 = 2;
+/// Request: set a limit of the process, the soft one if `batch` is 0 and else the hard one, to `limit` MiB; 0: none.
+/// The outcome is 1.
+pub const LIMIT: u32 = 3;
 /// Most bytes of a profile that a page can take.
 pub const ROOM: usize = 16 << 20;
 
@@ -125,6 +129,10 @@ fn answer(word: &AtomicPtr<Page>, page: &Page) {
         SAMPLE if limit == 0 => {
             profile::stop();
             Some(1)
+        }
+        LIMIT => {
+            let which = if batch == 0 { Limit::Soft } else { Limit::Hard };
+            Some(u32::from(set(which, (limit > 0).then_some((limit as u64) << 20))))
         }
         SAMPLE => Some(u32::from(profile::start((limit as u64) << 10))),
         _ => tune_called(&name, limit, batch),

@@ -13,17 +13,21 @@ pub mod check;
 pub mod conf;
 mod console;
 pub mod control;
+pub mod limit;
 pub mod locks;
 mod moving;
+pub mod names;
 pub mod report;
 pub mod statistics;
 
 use crate::caches::{Heap, Special, enter, heap};
 use crate::central::CacheRef;
 use crate::central::size_class::{self, LARGEST, class_for_aligned};
+use crate::cpu_cache::Server;
 use crate::group;
 use crate::misuse::{self, Call, Found};
 pub use crate::page_heap::PAGE;
+use crate::page_heap::limit::pages_for;
 use crate::page_heap::memblock;
 use crate::profile::{self, Caller};
 use crate::upcalls::{From, Rest, Visit};
@@ -168,9 +172,15 @@ fn take_hardened(bytes: usize) -> Option<*mut u8> {
     if group::current().is_some() { None } else { heap().take_hardened_at_hand(bytes) }
 }
 
-/// Pages in place of a small object: a signal handler may get no others. A group would refuse them, too.
+/// Pages in place of a small object: a signal handler may get no others. A group would refuse them, too. Under a limit
+/// without room for a span, caches are drained first.
 fn allocate_page_instead(bytes: usize, alignment: usize) -> Option<*mut u8> {
-    if group::current().is_some() { None } else { allocate_pages(bytes.max(1), alignment).map(|run| run.0) }
+    let is_refused = heap().page_heap().limits.lacking(pages_for(bytes) as u64) > 0;
+    if is_refused || group::current().is_some() {
+        None
+    } else {
+        allocate_pages(bytes.max(1), alignment).map(|run| run.0)
+    }
 }
 
 /// Calls `attempt`. If it fails and the thread is in no group, drains all caches and retries: a group has done so.
@@ -179,6 +189,9 @@ fn or_out_of_memory(bytes: usize, possible: bool, mut attempt: impl FnMut() -> O
         let may_help = possible && group::current().is_none();
         may_help.then(|| heap().cpu.flush_and_retry(bytes, attempt)).flatten()
     });
+    if heap().page_heap().limits.is_due() {
+        heap().cpu.serve_limits(Server::Allocating);
+    }
     got.unwrap_or_else(out_of_memory)
 }
 

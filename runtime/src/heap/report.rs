@@ -116,8 +116,8 @@ pub fn write_xml(out: &mut impl Write) -> fmt::Result {
         cached_objects += cached;
         let from = size_class::size(size_class::class_for(object_bytes as usize) - 1) + 1;
         let total = cached * object_bytes;
-        let row = format_args!("from=\"{from}\" to=\"{object_bytes}\" total=\"{total}\" count=\"{cached}\"");
-        result = result.and(writeln!(out, "  <size {row} in_use=\"{in_use}\" peak=\"{peak}\"/>"));
+        result = result.and(write!(out, "  <size from=\"{from}\" to=\"{object_bytes}\" total=\"{total}\" "));
+        result = result.and(writeln!(out, "count=\"{cached}\" in_use=\"{in_use}\" peak=\"{peak}\"/>"));
     });
     result.and(out.write_str("</sizes>\n"))?;
     let Figures { cached_bytes, peak_run_bytes, segment_bytes, large_bytes, large_blocks, .. } = figures;

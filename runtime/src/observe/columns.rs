@@ -128,8 +128,8 @@ impl Table {
         let Waited { contended, total_wait_ns, .. } = self.lost;
         if contended > 0 {
             let total = time(total_wait_ns);
-            let lost = format_args!("contended {contended}, total wait {}", total.as_str());
-            writeln!(out, "commensal: more than the table has rows for: {lost}")?;
+            write!(out, "commensal: more than the table has rows for: ")?;
+            writeln!(out, "contended {contended}, total wait {}", total.as_str())?;
         }
         Ok(())
     }
@@ -142,9 +142,8 @@ impl Table {
             row.write_json(out)?;
         }
         let Waited { contended, total_wait_ns, .. } = self.lost;
-        let lost = format_args!("\"lost\": {{ \"contended\": {contended}, \"total_wait_ns\": {total_wait_ns} }} }}");
         out.write_str(if self.len == 0 { " " } else { "\n" })?;
-        writeln!(out, "], {lost}")
+        writeln!(out, "], \"lost\": {{ \"contended\": {contended}, \"total_wait_ns\": {total_wait_ns} }} }}")
     }
 }
 

@@ -21,6 +21,7 @@ macro_rules! with_figures {
     ($then:ident) => {
         $then! {
     /// Figures of the process as a whole.
+    #[non_exhaustive]
     Figures from Heap<'_>: 0 "process", metrics "" numbered "" {} {
         "memory" {
             in_use_bytes: Gauge Bytes, "Bytes that the program holds, in small objects and large blocks.",
@@ -47,6 +48,29 @@ macro_rules! with_figures {
             runs: Counter Count, "Runs of pages that were handed out.", |heap| heap.runs.allocations.get();
             misuses: Counter Count, "Misuses of the heap that were found, with `misuse:report`.",
                 |_| misuse::findings();
+            guards_skipped: Counter Count,
+                "Allocations that `guard` chose and that are not guarded: no place was free, or one came just before.",
+                |_| guards_skipped();
+            samples_lost: Counter Count, "Samples of the heap profile for which its tables had no room.",
+                |_| profile::lost();
+        }
+        "limits" {
+            held_bytes: Gauge Bytes, "Bytes of spans and large blocks in use, and of dirty free runs.",
+                |heap| heap.limit.held;
+            limit_bytes: Gauge Bytes, "The most bytes that may be held; 0: no limit.",
+                |heap| heap.limit.limit.unwrap_or(0);
+            soft_limit_bytes: Gauge Bytes, "Held bytes above which unused memory goes back at once; 0: no limit.",
+                |heap| heap.limit.soft_limit.unwrap_or(0);
+            limit_reached: Counter Count, "Times that the limit was reached, after the process was a step below it.",
+                |heap| heap.limit.reached;
+            soft_limit_reached: Counter Count, "The same for the soft limit, after unused memory went back.",
+                |heap| heap.limit.soft_reached;
+            limit_refused: Counter Count, "Allocations that the limit refused.", |heap| heap.limit.refused;
+            limit_reliefs: Counter Count, "Times that memory went back because of the soft limit.",
+                |heap| heap.limit.reliefs;
+            pressure_reliefs: Counter Count,
+                "Times that memory went back because the control group was above its limits.",
+                |heap| heap.upkeep.pressure;
         }
         "slots" {
             slots_used: Gauge Count, "Slots that have been used.", |_| slot::in_use().into();
@@ -344,6 +368,7 @@ pub unsafe trait Row: Copy + 'static {
 macro_rules! declare {
     ($(
         #[doc = $says:literal]
+        $(#[$open:meta])?
         $row:ident from $source:ty: $number:literal $table:literal,
         metrics $metrics:literal numbered $numbered:literal {
             $($text:ident: $bytes:literal, $text_says:literal, $text_read:expr;)*
@@ -355,6 +380,7 @@ macro_rules! declare {
     )*) => {
         $(
             #[doc = $says]
+            $(#[$open])?
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
             #[repr(C)]
             pub struct $row {

@@ -20,6 +20,11 @@ const MOST_EXCESS: u64 = 16 << 20;
 impl PageHeap {
     /// A block with a mapping of its own.
     pub fn allocate_block(&self, pages: usize, alignment: usize) -> Option<Run> {
+        self.within_limit(pages, || self.make_block(pages, alignment))
+    }
+
+    /// The same, without an attempt to make room within the limit.
+    pub(super) fn make_block(&self, pages: usize, alignment: usize) -> Option<Run> {
         let (bytes, alignment) = (pages.checked_mul(PAGE)?, UNIT.max(alignment * PAGE));
         if let Some(start) = (alignment == UNIT).then(|| self.reuse_block(bytes)).flatten() {
             return Some(Run { start, is_zero: false });
@@ -76,14 +81,24 @@ impl PageHeap {
     }
 
     fn enter_block(&self, state: &mut FreeRuns, mapping: Mapping, bytes: usize) -> Option<()> {
-        let block = self.new_description(state)?;
-        block.begin_block(mapping, bytes);
-        if !self.units.insert(mapping.start, block, &self.metadata) {
-            state.recycle(block);
+        let pages = (bytes / PAGE) as u64;
+        if !self.hold(pages) {
             return None;
         }
+        let described = self.new_description(state).filter(|block| {
+            block.begin_block(mapping, bytes);
+            let is_entered = self.units.insert(mapping.start, *block, &self.metadata);
+            if !is_entered {
+                state.recycle(block);
+            }
+            is_entered
+        });
+        let Some(block) = described else {
+            self.limits.release(pages);
+            return None;
+        };
         self.counts.excess.add(block.excess());
-        self.count_taken((bytes / PAGE) as u64);
+        self.count_taken(pages);
         Some(())
     }
 
@@ -109,13 +124,16 @@ impl PageHeap {
             unsafe { mapping.release() };
             surplus = self.locked(here!(), |state| state.kept.take_surplus()).flatten();
         }
+        self.limits.release((bytes / PAGE) as u64);
     }
 
     /// Frees a deferred block.
     pub(super) fn give_block_back(&self, state: &mut FreeRuns, start: *mut u8) {
+        let pages = (self.segment(start).bytes() / PAGE) as u64;
         let mapping = self.forget_block(state, start);
         // SAFETY: no other thread can find the block any more.
         unsafe { mapping.release() };
+        self.limits.release(pages);
     }
 
     fn forget_block(&self, state: &mut FreeRuns, start: *mut u8) -> Mapping {
@@ -151,6 +169,10 @@ impl PageHeap {
 
     /// The contract is that of [`Self::resize`].
     pub(super) unsafe fn resize_block(&self, start: *mut u8, old: usize, new: usize) -> bool {
+        let more = new.saturating_sub(old) as u64;
+        if self.within_limit(more as usize, || self.hold(more).then_some(())).is_none() {
+            return false;
+        }
         let segment = self.segment(start);
         let (before, mut mapping) = (segment.excess(), Mapping { start, bytes: segment.mapped.get() });
         // The kernel refuses growth into another mapping, so the block never reaches into a unit of another owner.
@@ -161,10 +183,13 @@ impl PageHeap {
         if is_done {
             segment.set_bytes(new * PAGE);
             if new > old {
-                self.count_taken((new - old) as u64);
+                self.count_taken(more);
             } else {
                 self.counts.in_use.subtract((old - new) as u64);
+                self.limits.release((old - new) as u64);
             }
+        } else {
+            self.limits.release(more);
         }
         self.counts.excess.subtract(before);
         self.counts.excess.add(segment.excess());

@@ -23,6 +23,8 @@ pub struct PagesFound {
     pub in_spans: u64,
     pub blocks: usize,
     in_blocks: u64,
+    /// Guards.
+    in_guards: u64,
     free_dirty: u64,
     reserved: u64,
     free_runs: usize,
@@ -54,8 +56,9 @@ impl PageHeap {
         assert_eq!(state.check_valid(), found.free_runs, "free runs in bins, and found in segments");
         assert_eq!(self.counts.reserved.get(), found.reserved, "pages counted as reserved, and found in segments");
         let in_use = found.in_spans + found.in_blocks;
-        assert_eq!(self.counts.in_use.get(), in_use, "pages counted as in use, and found");
+        assert_eq!(self.counts.in_use.get(), in_use + found.in_guards, "pages counted as in use, and found");
         assert_eq!(self.counts.free_dirty.get(), found.free_dirty, "pages counted as free and dirty, and found");
+        assert_eq!(self.limits.held(), in_use + found.free_dirty, "pages counted as held, and found");
         found
     }
 
@@ -97,7 +100,7 @@ fn check_runs(segment: &Segment, first: u32, end: u32, found: &mut PagesFound) {
                 found.in_blocks += pages as u64;
                 found.blocks += 1;
             }
-            Kind::Purged => found.in_blocks += pages as u64,
+            Kind::Purged => found.in_guards += pages as u64,
             Kind::Slab => found.in_spans += pages as u64,
             Kind::Inside => panic!("no run begins at page {page}"),
         }

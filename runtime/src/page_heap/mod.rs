@@ -5,6 +5,7 @@
 //! * `Span`: the description of a run that is cut into objects.
 //! * `PageList`: ready spans per slot, so that slots seldom meet at the page heap.
 //! * `purge` returns dirty pages of free runs to the kernel in bounded calls.
+//! * `limit` says how much memory the process may hold, and `room` makes room for an allocation.
 //! * `guarded`: mappings for objects, between guard pages.
 //! * `Metadata`: memory for descriptions, out of line.
 
@@ -15,11 +16,14 @@ mod free_runs;
 mod freed;
 pub(crate) mod guarded;
 mod kept;
+pub(crate) mod limit;
 mod list;
 mod map;
 pub(crate) mod memblock;
 mod metadata;
 mod purge;
+mod resize;
+mod room;
 mod runs;
 mod segment;
 mod segments;
@@ -27,6 +31,7 @@ mod span;
 mod units;
 mod unmapped;
 
+pub use limit::Limit;
 pub(crate) use list::Occupancy;
 pub(crate) use map::PageMap;
 pub(crate) use metadata::Metadata;

@@ -91,6 +91,7 @@ impl PageHeap {
         let most = most.min(MOST_PURGED_AT_ONCE);
         let taken = self.locked(here!(), |state| self.take_dirty_run(state, most, huge));
         let Some(Some((start, pages, dirty))) = taken else { return 0 };
+        self.limits.begin_return();
         self.counts.purged.add(dirty);
         // SAFETY: the run is in no bin, so no other thread has it.
         let done = unsafe { vm::decommit(start, pages as usize * PAGE) };
@@ -106,7 +107,10 @@ impl PageHeap {
         if !done {
             self.counts.purged.subtract(dirty);
         }
-        if done && put.is_some() { dirty } else { 0 }
+        let given = if done && put.is_some() { dirty } else { 0 };
+        self.limits.release(given);
+        self.limits.end_return();
+        given
     }
 
     /// Dirty pages that free runs may always keep.

@@ -14,6 +14,7 @@
 
 use super::emergency::Emergency;
 use super::free_runs::FreeRuns;
+use super::limit::Limits;
 use super::map::PageMap;
 use super::metadata::Metadata;
 use super::segment::{Kind, Owner, Segment};
@@ -27,7 +28,7 @@ use machine::sync::{Acquired, AtomicPtr, AtomicU32, AtomicU64, Lock, Ordering, S
 use machine::{here, process, vm};
 
 /// Requests above this many pages (64 MiB) get a mapping of their own.
-const BLOCK_PAGES: usize = (64 << 20) / PAGE;
+pub(super) const BLOCK_PAGES: usize = (64 << 20) / PAGE;
 /// If the heap cannot grow by a segment, a run of this many pages (1 MiB) or more may get a mapping of its own length.
 const WORTH_A_MAPPING: usize = (1 << 20) / PAGE;
 /// Fewest runs between two warnings that the heap is about to grow.
@@ -94,6 +95,7 @@ pub struct PageHeap {
     /// The memory of descriptions.
     pub metadata: Metadata,
     pub counts: PageCounts,
+    pub limits: Limits,
     pub(super) units: Units,
     pub(super) state: UnsafeCell<FreeRuns>,
 }
@@ -140,12 +142,14 @@ impl PageHeap {
         if pages > BLOCK_PAGES || alignment > UNIT / PAGE {
             return self.allocate_block(pages, alignment);
         }
-        match self.locked(here!(), |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large)) {
-            Some(None) if pages >= WORTH_A_MAPPING => self.allocate_block(pages, alignment),
-            Some(run) => run,
-            None if alignment == 1 => self.emergency.allocate(pages).map(|start| Run { start, is_zero: true }),
-            None => None,
-        }
+        self.within_limit(pages, || {
+            match self.locked(here!(), |state| self.take_run(state, pages as u32, alignment as u32, Kind::Large)) {
+                Some(None) if pages >= WORTH_A_MAPPING => self.make_block(pages, alignment),
+                Some(run) => run,
+                None if alignment == 1 => self.emergency.allocate(pages).map(|start| Run { start, is_zero: true }),
+                None => None,
+            }
+        })
     }
 
     /// Whether the next run of `pages`, aligned to `alignment` pages, makes the heap grow; true once in several runs.
@@ -264,23 +268,6 @@ impl PageHeap {
         self.give_excess_back();
     }
 
-    /// Changes the length of the run at `start` in place. False: it is unchanged.
-    ///
-    /// # Safety
-    /// The caller owns the run, of `old` pages, and gives up the pages that shrinking removes.
-    pub unsafe fn resize(&self, start: *mut u8, old: usize, new: usize) -> bool {
-        let Some(segment) = self.find(start) else { return false };
-        if segment.owner() == Owner::Block || new > BLOCK_PAGES {
-            // SAFETY: passed on.
-            return segment.owner() == Owner::Block && unsafe { self.resize_block(start, old, new) };
-        }
-        let is_done = self.locked(here!(), |state| {
-            if new <= old { self.shrink_run(state, start, new as u32) } else { self.grow_run(state, start, new as u32) }
-        });
-        self.give_excess_back();
-        is_done == Some(true)
-    }
-
     /// Shows the spans of caches among `granules` granules from `from` on: 0, or the result of the last call. None:
     /// there are no more. Each span is as it is at some moment. No segment may be released meanwhile.
     pub fn walk_spans(&self, from: u64, granules: usize, show: impl FnMut(&'static Span)) -> Option<u64> {
@@ -330,10 +317,19 @@ impl PageHeap {
 
     fn take_run(&self, state: &mut FreeRuns, pages: u32, alignment: u32, kind: Kind) -> Option<Run> {
         let freed = state.take_from_bins(pages, alignment);
-        let (segment, page) = freed.or_else(|| self.take_fresh(state, pages, alignment, kind)).or_else(|| {
+        let clean = pages - freed.map_or(0, |(segment, page)| segment.count_dirty(page, pages));
+        if !self.hold(clean.into()) {
+            freed.inspect(|&(segment, page)| state.join_and_link(segment, page, pages));
+            return None;
+        }
+        let found = freed.or_else(|| self.take_fresh(state, pages, alignment, kind)).or_else(|| {
             self.add_segment(state, pages, alignment)?;
             self.take_fresh(state, pages, alignment, kind)
-        })?;
+        });
+        let Some((segment, page)) = found else {
+            self.limits.release(clean.into());
+            return None;
+        };
         let description = segment.page(page);
         // In this order, for a child that is forked in between; see the module's documentation.
         description.pages = pages;
@@ -383,7 +379,7 @@ impl PageHeap {
     }
 
     /// Marks free or fresh pages as in use, and returns how many were dirty.
-    fn use_pages(&self, segment: &Segment, page: u32, pages: u32, was_freed: bool) -> u32 {
+    pub(super) fn use_pages(&self, segment: &Segment, page: u32, pages: u32, was_freed: bool) -> u32 {
         let were_dirty = segment.mark_dirty(page, pages);
         self.fewer_dirty(u64::from(were_dirty));
         if was_freed && were_dirty < pages {
@@ -413,40 +409,6 @@ impl PageHeap {
         self.counts.in_use.subtract(pages as u64);
         self.counts.free_dirty.add(segment.count_dirty(page, pages) as u64);
         state.join_and_link(segment, page, pages);
-    }
-
-    fn shrink_run(&self, state: &mut FreeRuns, start: *mut u8, new: u32) -> bool {
-        let segment = self.segment(start);
-        let page = segment.page_of(start);
-        let old = segment.page(page).pages;
-        if new < old {
-            segment.page(page).pages = new;
-            self.counts.in_use.subtract((old - new) as u64);
-            self.counts.free_dirty.add(segment.count_dirty(page + new, old - new) as u64);
-            state.join_and_link(segment, page + new, old - new);
-        }
-        true
-    }
-
-    fn grow_run(&self, state: &mut FreeRuns, start: *mut u8, new: u32) -> bool {
-        let segment = self.segment(start);
-        let page = segment.page_of(start);
-        let old = segment.page(page).pages;
-        let (end, more) = (page + old, new - old);
-        let is_fresh = end == segment.low.get();
-        if is_fresh && more <= segment.high.get() - end {
-            segment.low.set(end + more);
-        } else if end < segment.pages() && segment.page(end).kind == Kind::Free && segment.page(end).pages >= more {
-            let free = segment.page(end).pages;
-            state.unlink(segment, end);
-            state.link(segment, end + more, free - more);
-        } else {
-            return false;
-        }
-        segment.page(page).pages = new;
-        self.use_pages(segment, end, more, !is_fresh);
-        self.count_taken(more as u64);
-        true
     }
 
     /// Our segment that holds an address, if any.

@@ -198,9 +198,10 @@ impl PageHeap {
         }) else {
             return (0, None);
         };
-        let Some((start, bytes)) = detached else { return (0, next) };
+        let Some((start, bytes, dirty)) = detached else { return (0, next) };
         // SAFETY: no other thread can find the segment any more.
         unsafe { guarded::release(start, bytes) };
+        self.limits.release(dirty);
         (bytes, next)
     }
 
@@ -211,18 +212,19 @@ impl PageHeap {
             && state.current.is_none_or(|current| !core::ptr::eq(segment, current))
     }
 
-    /// Takes an empty segment out of the heap.
-    fn detach_segment(&self, state: &mut FreeRuns, number: u32) -> (*mut u8, usize) {
+    /// Takes an empty segment out of the heap. Returns its place, its bytes, and the dirty pages that it had.
+    fn detach_segment(&self, state: &mut FreeRuns, number: u32) -> (*mut u8, usize, u64) {
         let segment = state.segment(number);
         state.unlink(segment, 0);
         let (start, bytes, pages) = (segment.start(), segment.bytes(), segment.pages());
-        self.counts.free_dirty.subtract(u64::from(segment.mark_clean(0, pages)));
+        let dirty = u64::from(segment.mark_clean(0, pages));
+        self.counts.free_dirty.subtract(dirty);
         self.counts.reserved.subtract(u64::from(pages));
         segment.units().for_each(|unit| self.units.remove(unit));
         // SAFETY: its granules are in no span.
         unsafe { self.map.give_up(self.map_start, start, granules_of_units(segment.bytes())) };
         state.recycle(segment);
-        (start, bytes)
+        (start, bytes, dirty)
     }
 
     /// After the holder vanished in a fork: finds all free runs again, as the pages between the runs in use.

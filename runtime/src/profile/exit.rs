@@ -74,7 +74,7 @@ struct Path {
 impl Path {
     /// The path of a pattern for a process. Without `%p`, the number is added to paths that are not its own.
     fn of(pattern: &[u8], process: u32, is_own: bool) -> Self {
-        let mut path = Path { text: [0; _], used: 0 };
+        let mut path = Path { text: [0; LONGEST_PATH + 32], used: 0 };
         let place = pattern.windows(2).position(|two| two == b"%p");
         path.put(place.and_then(|place| pattern.get(..place)).unwrap_or(pattern));
         let _ = match place {

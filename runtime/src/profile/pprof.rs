@@ -33,6 +33,7 @@ const LINE: usize = 4096 + 128;
 
 /// The moment of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum At {
     /// The program goes on. Readers show first what is live.
     Run,

@@ -27,6 +27,7 @@ impl Region {
     /// Enters the region until the result is dropped. Regions may lie within each other; the innermost counts.
     ///
     /// Two instructions; safe in signal handlers.
+    #[must_use = "the thread is in the region until this is dropped"]
     pub fn enter(self) -> Within {
         Within { before: self.replace().0, of: PhantomData }
     }

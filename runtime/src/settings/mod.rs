@@ -16,8 +16,10 @@
 //!
 //! Any thread reads and sets at any time: each value is an atomic word of its own.
 
+pub(crate) mod by_key;
 mod table;
 
+pub use by_key::Refusal;
 pub use table::{Setting, TABLE, Values, When};
 
 use crate::observe::Word;
@@ -149,12 +151,13 @@ const fn bits(words: &str, text: &[u8]) -> Option<u64> {
 struct Row {
     key: Word,
     values: Values,
+    default: Word,
     when: When,
 }
 
 impl Row {
-    const fn of(&Setting { key, values, when, .. }: &Setting) -> Self {
-        Row { key: Word::new(key), values, when }
+    const fn of(&Setting { key, values, default, when, .. }: &Setting) -> Self {
+        Row { key: Word::new(key), values, default: Word::new(default), when }
     }
 }
 

@@ -118,6 +118,15 @@ pub const TABLE: &[Setting] = &[
     ),
     row("keep", Number(0, u32::MAX - 1), "1", "MiB", AtStart)
         .help("Dirty memory that free runs may keep. Memory above it returns to the system even if it is not idle."),
+    row("limit", Number(0, u32::MAX - 1), "0", "MiB", AtStart).help(
+        "Most memory that the heap holds: spans and large blocks in use, and dirty memory. Allocations beyond it fail \
+         with `ENOMEM`, after everything cached went back. 0: none. A program can change it while it runs, by \
+         `cm_limit_set` in C or `heap::limit::set` in Rust.",
+    ),
+    row("limit.soft", Number(0, u32::MAX - 1), "0", "MiB", AtStart).help(
+        "Held memory above which dirty memory and everything cached go back, again after each growth by a sixteenth of \
+         this, at most 32 MiB. 0: none. A program can change it, as `limit`, and be told by `cm_limit_notify`.",
+    ),
     row("huge", one_of("system avoid prefer"), "system", "", AtStart).help(
         "`system`: the heap beyond its first 32 MiB follows the system's huge-page setting. `avoid`: it never \
          uses huge pages. `prefer`: it asks for them beyond its first 4 MiB.",
@@ -144,6 +153,11 @@ pub const TABLE: &[Setting] = &[
     ),
     row("upkeep.budget_mib", Number(1, 1_000_000), "1024", "MiB", AnyTime)
         .help("Memory that may be returned to the kernel per second. It bounds the cost of faulting pages in again."),
+    row("upkeep.cgroup", Values::Path, "the process's own", "", AtStart).help(
+        "Folder of the control group (version 2) whose `memory.events` the background thread reads once an interval. \
+         When its `high` or `max` has grown, all memory that is not in use goes back. If there is no such file, \
+         nothing happens.",
+    ),
     row("rcu.policy", one_of("flagged counted kicked none"), "flagged", "", AtStart).help(
         "When registered readers report. `flagged`: at a checkpoint after they were flagged. `counted`: at each \
          `rcu.counted_each`-th checkpoint. `kicked`: as `flagged`, and kickable readers are interrupted in the \

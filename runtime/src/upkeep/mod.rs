@@ -5,6 +5,7 @@
 //! * `own`: a thread on a slow path in its slot's window takes the turn, a part at a time. No thread is woken for it.
 //! * [`step`]: serves a *deserted* slot, which no thread uses. The `shepherd`, a background thread of the runtime,
 //!   calls this, or an embedder does by [`tick()`].
+//! * `pressure`: the control group was above its limits.
 //! * `decay`: when pages of free runs go back to the kernel.
 //!
 //! A process with one thread has no shepherd: its slow paths do what is due, after its first 50 ms.
@@ -18,6 +19,7 @@
 mod decay;
 pub mod grid;
 mod own;
+mod pressure;
 mod shepherd;
 mod state;
 mod step;
@@ -71,4 +73,11 @@ pub(crate) fn look_again() {
     (0..machine::slot::in_use()).for_each(|slot| heap().cpu.watch(slot).look_now());
     state.shepherd.rouse();
     state.shepherd.ring();
+}
+
+/// Watches the control group at a path instead of the process's own.
+pub(crate) fn watch_group(path: &str) {
+    if let Some(state) = enter().then(|| made_at(&STATE)).flatten() {
+        state.pressure.watch(path, &heap().page_heap().metadata);
+    }
 }

@@ -16,6 +16,7 @@
 use super::state::{AWAKE, ENDING, IDLE, NONE, STATE, Shepherd, State, interval_ns, marked};
 use super::step;
 use crate::caches::{heap, known_at};
+use crate::cpu_cache::Server;
 use crate::page_heap::PAGE;
 use crate::percpu;
 use crate::rcu;
@@ -179,6 +180,9 @@ fn work() {
         let bell = shepherd.bell.load(Ordering::SeqCst);
         if (!SHEPHERD.is_on() || is_last()) && shepherd.end() {
             return;
+        }
+        if heap().page_heap().limits.is_due() {
+            heap().cpu.serve_limits(Server::Background);
         }
         match step(clock::now_ns()) {
             Some(at) => {

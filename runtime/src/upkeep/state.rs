@@ -4,6 +4,7 @@
 //! Any threads run this at the same time. A lock without waiters protects the inside; threads that fail try again soon.
 
 use super::decay::{Decay, FEW_RUNS, LEAST_PATIENCE};
+use super::pressure::Pressure;
 use super::timetable::Timetable;
 use crate::caches::{heap, known_at};
 use crate::central::{coarse_time, units_since};
@@ -39,6 +40,7 @@ pub(super) struct State {
     /// The round of the last look whether memory is short, and its result.
     pub(super) looked_in: AtomicU64,
     pub(super) shortage: AtomicU32,
+    pub(super) pressure: Pressure,
     lock: Lock<UPKEEP_RANK>,
     inside: UnsafeCell<Inside>,
     pub(super) turns: [OwnTurn; slot::MAX],
@@ -91,6 +93,7 @@ pub(super) struct Counts {
     pub(super) pages: Events,
     pub(super) refused: Events,
     pub(super) longest_ns: Events,
+    pub(super) pressure: Events,
 }
 
 /// The number of pages that may go back now, by the budget per second.
@@ -246,6 +249,7 @@ impl Shepherd {
 
 /// Statistics of upkeep so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// Whether upkeep is on.
     pub is_on: bool,
@@ -269,6 +273,8 @@ pub struct Report {
     pub longest_ns: u64,
     /// Intervals that pages must be idle for before they go back.
     pub patience: u32,
+    /// Times that everything unused went back because the control group was above its limits.
+    pub pressure: u64,
 }
 
 impl Report {
@@ -291,6 +297,7 @@ impl Report {
             calls: counts.calls.get(),
             refused: counts.refused.get(),
             longest_ns: counts.longest_ns.get(),
+            pressure: counts.pressure.get(),
             // 0: another thread has the lock.
             patience: state.with(clock::now_ns(), |inside| inside.decay.patience()).unwrap_or(0),
         }

@@ -203,7 +203,12 @@ impl State {
             return;
         }
         heap().central().tally().note_peaks();
-        if self.shortage.load(Ordering::Relaxed) != UNTOLD || round.is_multiple_of(UNTOLD_FOR) {
+        let insists = round.is_multiple_of(UNTOLD_FOR);
+        if (insists || !self.pressure.is_untold()) && self.pressure.has_grown() {
+            heap().cpu.trim(0);
+            self.counts.pressure.count();
+        }
+        if insists || self.shortage.load(Ordering::Relaxed) != UNTOLD {
             // The page cache counts as used memory, so this only justifies returning idle pages.
             let mut shortage = UNTOLD;
             process::memory_of_groups(|used, limit| {

@@ -3,7 +3,7 @@
 //! Whatever hangs is ended after a while and reported.
 
 use super::{PATIENCE, random, seconds};
-use commensal::heap;
+use commensal_runtime::heap;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};

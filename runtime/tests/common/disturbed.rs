@@ -4,7 +4,7 @@
 
 use super::child::act_out;
 use super::random::Random;
-use commensal::machine::{kick, slot};
+use commensal_runtime::machine::{kick, slot};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

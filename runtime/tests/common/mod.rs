@@ -1,6 +1,6 @@
 //! What the tests share.
 //!
-//! The heap under test is `commensal::heap`, one for each process; the tests themselves allocate from the system's allocator. So
+//! The heap under test is `commensal_runtime::heap`, one for each process; the tests themselves allocate from the system's allocator. So
 //! each test runs itself again in a process of its own ([`child`]), or each of its cases in a fork of that ([`forked`]). `COMMENSAL_TEST_EFFORT` multiplies how
 //! long the longer ones take in each mode of the machine. "Planted" are bugs that a test was seen to find.
 
@@ -18,7 +18,7 @@ pub mod programs;
 pub mod random;
 pub mod subject;
 
-use commensal::machine::test_support;
+use commensal_runtime::machine::test_support;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 
 use super::blocks::Block;
 use super::subject::Subject;
-use commensal::heap;
+use commensal_runtime::heap;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

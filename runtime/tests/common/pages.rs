@@ -1,8 +1,8 @@
 //! Statistics pages of test processes.
 
 use super::child;
-use commensal::heap;
-use commensal::observe::page::{Page, Snapshot};
+use commensal_runtime::heap;
+use commensal_runtime::observe::page::{Page, Snapshot};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Loads that come to a peak, each in a process of its own, and what is in memory of it.
 
 use super::PATIENCE;
-use commensal::heap;
+use commensal_runtime::heap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Barrier;

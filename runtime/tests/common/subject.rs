@@ -1,6 +1,6 @@
 //! What gives memory: the heap, or a broken stand-in for it, which a test must report, or the test is worth nothing.
 
-use commensal::heap;
+use commensal_runtime::heap;
 use std::ptr::null_mut;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! A batch is freed once.
 
-use commensal::caches::Heap;
-use commensal::depot::Batch;
+use commensal_runtime::caches::Heap;
+use commensal_runtime::depot::Batch;
 
 unsafe fn free(heap: &Heap, batch: Batch) {
     unsafe {

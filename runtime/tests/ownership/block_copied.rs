@@ -1,6 +1,6 @@
 //! A block of per-CPU memory goes back once.
 
-use commensal::percpu::OwnedBlock;
+use commensal_runtime::percpu::OwnedBlock;
 
 fn copy(block: &OwnedBlock) -> OwnedBlock {
     *block

@@ -5,7 +5,7 @@
 
 use super::{CROWD, Planted, count, goes_on, of};
 use crate::common::random::Random;
-use commensal::{heap, rcu};
+use commensal_runtime::{heap, rcu};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;

@@ -26,8 +26,8 @@ mod flood;
 mod order;
 mod registered;
 
-use commensal::machine::slot;
-use commensal::rcu::{self, ReadGuard};
+use commensal_runtime::machine::slot;
+use commensal_runtime::rcu::{self, ReadGuard};
 use common::disturbed::{self, Crowd};
 use common::forks::{self, Way};
 use common::random::{self, Random};
@@ -389,7 +389,7 @@ fn without_restartable_sequences() {
 #[test]
 fn without_membarrier() {
     act_out(child::refuse_membarrier);
-    assert!(child::case().is_none() || commensal::machine::kick::fence_all().is_err());
+    assert!(child::case().is_none() || commensal_runtime::machine::kick::fence_all().is_err());
 }
 
 #[test]

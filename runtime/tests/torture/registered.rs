@@ -5,8 +5,8 @@
 use super::{CHILDREN, CROWD, Planted, Section, count, dawdle, goes_on, wait_for_child};
 use crate::common::forks::Way;
 use crate::common::random::Random;
-use commensal::rcu;
-use commensal::rcu::qsbr::{KickableReader as Kickable, Policy, set_policy};
+use commensal_runtime::rcu;
+use commensal_runtime::rcu::qsbr::{KickableReader as Kickable, Policy, set_policy};
 use std::thread;
 use std::time::Duration;
 

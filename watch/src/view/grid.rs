@@ -4,8 +4,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use commensal::observe::figures::{Figure, Kind, TABLES, Unit, unitless};
-use commensal::observe::page::AnyRow;
+use commensal_runtime::observe::figures::{Figure, Kind, TABLES, Unit, unitless};
+use commensal_runtime::observe::page::AnyRow;
 
 use crate::process::{Process, now_ns};
 use crate::units;
@@ -203,8 +203,8 @@ fn keyed(process: &Process, table: usize) -> impl Iterator<Item = (String, AnyRo
 mod tests {
     use super::*;
     use crate::sample;
-    use commensal::observe::figures::{Lock, Row};
-    use commensal::observe::page::Text;
+    use commensal_runtime::observe::figures::{Lock, Row};
+    use commensal_runtime::observe::page::Text;
 
     /// The grid of locks that were waited for so often by callers, two seconds after what was before.
     fn grid(now: &[(&str, u64)], before: &[(&str, u64)]) -> Grid {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use commensal::observe::figures::{Cache, Group, Kind, Lock, Row, Slot, TABLES};
+use commensal_runtime::observe::figures::{Cache, Group, Kind, Lock, Row, Slot, TABLES};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::grid::{Cell, Grid, Order, heading_of};
@@ -31,16 +31,18 @@ impl Tab {
     }
 }
 
+/// Topics of the first tab.
+const OF_MEMORY: [&str; 2] = ["memory", "limits"];
 const NOTHING: &str = "nothing to show yet";
 
 /// All of them. The first one also has memory over time.
 pub static TABS: [Tab; 6] = [
-    Tab::new("memory", "", NOTHING, |known| known.figures(|topic| topic == "memory")),
+    Tab::new("memory", "", NOTHING, |known| known.figures(|topic| OF_MEMORY.contains(&topic))),
     Tab::new("caches", "span", NOTHING, |known| known.table(Cache::NUMBER)),
     Tab::new("slots", "", NOTHING, |known| known.table(Slot::NUMBER)),
     Tab::new("groups", "charged", "the program has no memory groups", |known| known.table(Group::NUMBER)),
     Tab::new("locks", "total wait", "no thread has waited for a lock", |known| known.table(Lock::NUMBER)),
-    Tab::new("activity", "", NOTHING, |known| known.figures(|topic| topic != "memory")),
+    Tab::new("activity", "", NOTHING, |known| known.figures(|topic| !OF_MEMORY.contains(&topic))),
 ];
 
 /// What is on the screen.

@@ -7,8 +7,8 @@ use ratatui_core::style::{Color, Modifier};
 use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use commensal::observe::figures::{Group, TABLES};
-use commensal::observe::page::Text;
+use commensal_runtime::observe::figures::{Group, TABLES};
+use commensal_runtime::observe::page::Text;
 
 use super::draw::{Means, draw};
 use super::model::{Model, Screen, Wish};

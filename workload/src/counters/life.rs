@@ -4,7 +4,7 @@
 use super::Form;
 use super::object::{COUNTERS, Object, bytes_touched};
 use crate::timing::{eight_times, floor_ns, task_floor_ns};
-use commensal::percpu::Area;
+use commensal_runtime::percpu::Area;
 use core::array;
 use core::hint::black_box;
 
@@ -96,7 +96,7 @@ fn each_ns(look: impl Fn() -> i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use commensal::percpu::CELL;
+    use commensal_runtime::percpu::CELL;
     use machine::slot::ROW;
     use std::vec::Vec;
 

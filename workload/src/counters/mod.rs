@@ -28,7 +28,7 @@ mod steady;
 mod update;
 mod word;
 
-use commensal::percpu::{Area, Preparation};
+use commensal_runtime::percpu::{Area, Preparation};
 use object::{Separate, Together, Waiting};
 
 pub use life::{life, look};

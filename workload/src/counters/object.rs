@@ -3,8 +3,8 @@
 //! The two members that are no counters are there because they have to be set up and torn down; no task uses them.
 //! After a lazy object's upgrade they have their cells in the same block as the counters.
 
-use commensal::counter::{CounterSet, DEFAULT_RANGE, PerCpuSet};
-use commensal::percpu::{Area, CELL};
+use commensal_runtime::counter::{CounterSet, DEFAULT_RANGE, PerCpuSet};
+use commensal_runtime::percpu::{Area, CELL};
 use core::cell::Cell;
 
 pub(super) const COUNTERS: usize = 4;

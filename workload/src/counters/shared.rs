@@ -9,7 +9,7 @@ use super::life::{is_level, update};
 use super::object::Object;
 use crate::Threads;
 use crate::timing::{floor_ns, long_or_short};
-use commensal::percpu::Area;
+use commensal_runtime::percpu::Area;
 use core::array;
 use core::hint::black_box;
 use core::ptr::null_mut;

@@ -3,7 +3,7 @@
 use crate::Threads;
 use crate::threads::Meeting;
 use crate::timing::{long_or_short, sixteen_times};
-use commensal::counter::{DEFAULT_RANGE, LazyCounter};
+use commensal_runtime::counter::{DEFAULT_RANGE, LazyCounter};
 use core::hint::black_box;
 use machine::clock::now_ns;
 use machine::sync::{AtomicU64, Ordering};

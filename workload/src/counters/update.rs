@@ -10,7 +10,7 @@ use super::word::{
 use crate::Threads;
 use crate::threads::Meeting;
 use crate::timing::{self, long_or_short, sixteen_times, task_floor_ns};
-use commensal::counter::{CounterSet, LazyCounter, PerCpuSet};
+use commensal_runtime::counter::{CounterSet, LazyCounter, PerCpuSet};
 use core::array;
 use core::hint::black_box;
 use core::ptr::null_mut;

@@ -1,6 +1,6 @@
 //! What is added to: plain and atomic words, lazy counters, counters behind C functions; one at a time, or [`IN_TURN`].
 
-use commensal::counter::{LazyCounter, PerCpuSet};
+use commensal_runtime::counter::{LazyCounter, PerCpuSet};
 use core::ffi::c_int;
 use machine::sync::{AtomicI64, AtomicU64, Ordering};
 use machine::thread;

@@ -10,7 +10,7 @@
 //! Sources: the patch that [`grid`] names, and its review, for *posted* and *aligned*; for *skew* the kernel's
 //! `__round_jiffies_relative()`, which rounds a time that is three jiffies a CPU later than the one that it hands back.
 
-use commensal::upkeep::grid;
+use commensal_runtime::upkeep::grid;
 
 /// Jiffies of an interval: of a second, at the usual 250 Hz.
 pub const JIFFIES: u64 = 250;

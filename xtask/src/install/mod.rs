@@ -1,10 +1,11 @@
-//! Installs the library for C and C++ programs: the shared library, the archive, the header, and what pkg-config and CMake read.
+//! Installs the library for C and C++ programs: the shared library, the archive, the headers, and what pkg-config and CMake read.
 //!
 //! ```text
-//!   PREFIX/lib/libcommensal.so, libcommensal.a
+//!   PREFIX/lib/libcommensal.so.0.1.0, libcommensal.a
+//!         /lib/libcommensal.so.0, libcommensal.so, which lead there: for the loader, and for linkers
 //!         /lib/pkgconfig/commensal.pc
 //!         /lib/cmake/commensal/commensal-config.cmake, commensal-config-version.cmake
-//!         /include/commensal.h
+//!         /include/commensal.h, commensal.hpp
 //! ```
 //!
 //! No file names the prefix: the descriptions find the rest from where they lie, so that a package can be made elsewhere (`--destdir`), and
@@ -12,7 +13,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::{header, library};
@@ -21,19 +22,25 @@ const PKG_CONFIG: &str = include_str!("commensal.pc.in");
 const CMAKE: &str = include_str!("commensal-config.cmake.in");
 const CMAKE_VERSION: &str = include_str!("commensal-config-version.cmake.in");
 
-/// A file to install: its place below the prefix, its contents and its mode.
+/// A file to install, with its place below the prefix.
 struct Installed {
-    place: &'static str,
-    contents: Vec<u8>,
-    mode: u32,
+    place: String,
+    what: What,
+}
+
+enum What {
+    /// Contents and mode.
+    File(Vec<u8>, u32),
+    /// A symbolic link to a file in the same folder.
+    Link(String),
 }
 
 /// Builds the library and installs it; below `destdir`, if there is one, as if that were the root.
 pub fn run(root: &Path, prefix: &Path, destdir: Option<&Path>) -> Result<(), String> {
     let place = placed(prefix, destdir)?;
     for file in files(root)? {
-        let path = place.join(file.place);
-        write(&path, &file).map_err(|error| format!("{} cannot be installed: {error}", path.display()))?;
+        let path = place.join(&file.place);
+        write(&path, &file.what).map_err(|error| format!("{} cannot be installed: {error}", path.display()))?;
         println!("installed {}", path.display());
     }
     Ok(())
@@ -53,25 +60,39 @@ fn placed(prefix: &Path, destdir: Option<&Path>) -> Result<PathBuf, String> {
 fn files(root: &Path) -> Result<Vec<Installed>, String> {
     let built = library::build(root)?;
     let read = |path: &Path| fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()));
-    let described = |template: &str| template.replace("@VERSION@", env!("CARGO_PKG_VERSION")).into_bytes();
-    let readable = |place, contents| Installed { place, contents, mode: 0o644 };
+    let described = |template: &str, soname: &str| {
+        let version = env!("CARGO_PKG_VERSION");
+        template.replace("@VERSION@", version).replace("@SONAME@", soname).into_bytes()
+    };
+    let file = |place: &str, contents, mode| Installed { place: place.to_owned(), what: What::File(contents, mode) };
+    let link = |name: &str, to: &str| Installed { place: format!("lib/{name}"), what: What::Link(to.to_owned()) };
+    let soname = library::soname(&built.shared)?;
+    let full_name = format!("libcommensal.so.{}", env!("CARGO_PKG_VERSION"));
     Ok(vec![
-        Installed { place: "lib/libcommensal.so", contents: read(&built.shared)?, mode: 0o755 },
-        readable("lib/libcommensal.a", read(&built.archive)?),
-        readable("include/commensal.h", read(&root.join(header::FILE))?),
-        readable("lib/pkgconfig/commensal.pc", described(PKG_CONFIG)),
-        readable("lib/cmake/commensal/commensal-config.cmake", described(CMAKE)),
-        readable("lib/cmake/commensal/commensal-config-version.cmake", described(CMAKE_VERSION)),
+        file(&format!("lib/{full_name}"), read(&built.shared)?, 0o755),
+        link(&soname, &full_name),
+        link("libcommensal.so", &soname),
+        file("lib/libcommensal.a", read(&built.archive)?, 0o644),
+        file("include/commensal.h", read(&root.join(header::FILE))?, 0o644),
+        file("include/commensal.hpp", read(&root.join(header::CXX_FILE))?, 0o644),
+        file("lib/pkgconfig/commensal.pc", described(PKG_CONFIG, &soname), 0o644),
+        file("lib/cmake/commensal/commensal-config.cmake", described(CMAKE, &soname), 0o644),
+        file("lib/cmake/commensal/commensal-config-version.cmake", described(CMAKE_VERSION, &soname), 0o644),
     ])
 }
 
 /// Writes a file beside its place, and renames it.
-fn write(path: &Path, file: &Installed) -> io::Result<()> {
+fn write(path: &Path, what: &What) -> io::Result<()> {
     fs::create_dir_all(path.parent().unwrap_or(path))?;
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
-    fs::write(&unfinished, &file.contents)?;
-    fs::set_permissions(&unfinished, Permissions::from_mode(file.mode))?;
+    match what {
+        What::File(contents, mode) => {
+            fs::write(&unfinished, contents)?;
+            fs::set_permissions(&unfinished, Permissions::from_mode(*mode))?;
+        }
+        What::Link(to) => symlink(to, &unfinished)?,
+    }
     fs::rename(&unfinished, path)
 }
 
@@ -101,14 +122,18 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         let folder = std::env::temp_dir().join(format!("commensal-xtask-install-{}", std::process::id()));
         let path = folder.join("lib/libx.so");
-        let file = |text: &str| Installed { place: "lib/libx.so", contents: text.into(), mode: 0o755 };
+        let file = |text: &str| What::File(text.into(), 0o755);
         write(&path, &file("old")).unwrap();
         let held = fs::File::open(&path).unwrap();
         write(&path, &file("new")).unwrap();
         assert_eq!(io::read_to_string(held).unwrap(), "old");
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
-        assert_eq!(fs::read_dir(folder.join("lib")).unwrap().count(), 1);
+        // A link takes the place of what an older version had there as a file.
+        write(&folder.join("lib/libx.so.0"), &file("newest")).unwrap();
+        write(&path, &What::Link("libx.so.0".into())).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "newest");
+        assert_eq!(fs::read_dir(folder.join("lib")).unwrap().count(), 2);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -28,6 +28,7 @@ use machine::thread::{After, Fault};
 use machine::{process, thread};
 pub(super) use place::Place;
 use place::State;
+pub(crate) use pool::skipped;
 use pool::{Pool, pool};
 
 /// Alignment of each block.

@@ -36,6 +36,8 @@ pub struct Pool {
     /// Least time between two guarded blocks, and when the last one came.
     pub least_ns: AtomicU64,
     last_ns: AtomicU64,
+    /// Allocations that could have no place.
+    skipped: AtomicU64,
     pub rows: Rows,
     places: [Place; PLACES],
 }
@@ -48,6 +50,11 @@ pub struct Page([u8; PAGE]);
 #[inline]
 pub fn pool() -> Option<&'static Pool> {
     known_at(&POOL)
+}
+
+/// Allocations that were chosen to be guarded, and are not.
+pub fn skipped() -> u64 {
+    pool().map_or(0, |pool| pool.skipped.load(Ordering::Relaxed))
 }
 
 /// Makes the pool. False: no memory. If two threads make one at the same time, one of them stays closed and unused.
@@ -88,6 +95,14 @@ impl Pool {
 
     /// A place with an open page, which is the caller's. None: not so soon, all are in use, or the kernel refuses.
     pub fn take(&self) -> Option<(&Place, *mut u8)> {
+        let taken = self.try_take();
+        if taken.is_none() {
+            self.skipped.fetch_add(1, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    fn try_take(&self) -> Option<(&Place, *mut u8)> {
         let (now, last) = (clock::now_ns(), self.last_ns.load(Ordering::Relaxed));
         let is_time = now.saturating_sub(last) >= self.least_ns.load(Ordering::Relaxed);
         if !is_time || self.last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {

@@ -1,15 +1,16 @@
 //! Reading figures: how far a copy of the page has come, and the sources and readers of the table of figures.
 //! A reading takes no lock; it is exact at rest.
 
-use crate::caches::{CHUNK, Parts, Reading, Spans, heap};
+use crate::caches::{CHUNK, Parts, Reading, Spans, guards_skipped, heap};
 use crate::central::Tally;
 use crate::group::{Core, Statistics};
+use crate::heap::limit;
 use crate::observe::figures::{Cache, Figures, Group, Lock, Slot, with_figures};
 use crate::observe::page::Text;
 use crate::observe::{Events, Kicks, Why, columns};
 use crate::page_heap::memblock;
 use crate::page_heap::{PAGE, PageCounts};
-use crate::{misuse, rcu, sandbox, upkeep};
+use crate::{misuse, profile, rcu, sandbox, upkeep};
 use machine::{kick, slot};
 
 /// Sums of a walk over slots, spans and caches.
@@ -74,6 +75,7 @@ pub(in crate::heap) struct Heap<'a> {
     metadata_bytes: u64,
     shared_since_ns: u64,
     strandable_bytes: u64,
+    limit: limit::Report,
     upkeep: upkeep::Report,
     standing: rcu::Standing,
     waiting: rcu::Waiting,
@@ -91,6 +93,7 @@ impl Heap<'_> {
             metadata_bytes: heap.page_heap().metadata.reserved_bytes.get(),
             shared_since_ns: heap.sharing.upgraded_at_ns().unwrap_or(0),
             strandable_bytes: u64::from(slot::in_use()) * heap.cpu.most_in_magazines() as u64,
+            limit: limit::report(),
             upkeep: upkeep::Report::read(),
             standing: rcu::standing(),
             waiting: rcu::waiting(),
@@ -133,6 +136,7 @@ pub(in crate::heap) struct OfGroup<'a> {
 macro_rules! readers {
     ($(
         #[doc = $says:literal]
+        $(#[$open:meta])?
         $row:ident from $source:ty: $number:literal $table:literal,
         metrics $metrics:literal numbered $numbered:literal {
             $($text:ident: $bytes:literal, $text_says:literal, $text_read:expr;)*

@@ -1,0 +1,321 @@
+//! The limit of the process: how many pages the heap may hold, and when a thread has to be told.
+//!
+//! *Held* are the pages of spans and large blocks in use, the dirty pages of free runs, and pages on their way back to
+//! the kernel. A page is held before a thread gets it, and until the kernel has taken it back.
+//!
+//! ```text
+//!   held  ▁▂▃▄▅▆ soft ▆▆▇▇ hard │ refused
+//!              ╰ relief: caches are drained, dirty pages go back; again after each step of growth
+//! ```
+//!
+//! **Never over.** A page is held by one compare-and-swap that judges the sum. So of two threads that race for the last
+//! page, one gets it, with or without the page heap's lock.
+//!
+//! **Hysteresis.** A limit is reached again only after the pages in use have fallen below it by a *step*. Two reliefs
+//! are a step of growth apart.
+//!
+//! Runs at the same time: any number of threads, also in signal handlers. Relaxed throughout: each word stands alone.
+
+use super::{GRANULE_PAGES, PAGE};
+use crate::observe::Events;
+use machine::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A step is this part of the limit, up to 32 MiB.
+const STEP_PART: u64 = 16;
+const LONGEST_STEP: u64 = (32 << 20) / PAGE as u64;
+/// One of the two limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Limit {
+    /// Above it, the library returns memory that is not in use, and the program should free some.
+    Soft = 0,
+    /// Allocations that would exceed it are refused.
+    Hard = 1,
+}
+
+/// Bits of what is due: relief, and a call for each limit.
+pub(crate) const RELIEF: u32 = 1 << 2;
+
+impl Limit {
+    /// The bit of its call.
+    pub(crate) fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// One of the limits, in pages; 0: none.
+#[derive(Debug)]
+#[repr(C)]
+struct Threshold {
+    pages: AtomicU64,
+    /// Whether it was reached since the pages in use were last a step below it.
+    is_reached: AtomicBool,
+    /// Times that it was reached.
+    times: Events,
+}
+
+impl Threshold {
+    fn get(&self) -> Option<u64> {
+        Some(self.pages.load(Relaxed)).filter(|&pages| pages > 0)
+    }
+
+    fn set(&self, pages: u64) {
+        self.pages.store(pages, Relaxed);
+        self.is_reached.store(false, Relaxed);
+    }
+
+    /// The step of a limit of so many pages.
+    fn step(pages: u64) -> u64 {
+        (pages / STEP_PART).clamp(1, LONGEST_STEP)
+    }
+
+    /// Notes that it was reached. Returns whether it was not reached before.
+    fn reach(&self) -> bool {
+        let is_first = !self.is_reached.swap(true, Relaxed);
+        if is_first {
+            self.times.count();
+        }
+        is_first
+    }
+
+    /// Looks whether so many pages in use are a step below it.
+    fn look_at(&self, in_use: u64) {
+        let is_below = self.get().is_some_and(|pages| in_use + Self::step(pages) <= pages);
+        if is_below && self.is_reached.load(Relaxed) {
+            self.is_reached.store(false, Relaxed);
+        }
+    }
+}
+
+/// The limits, and how much is held. All-zero memory: nothing is, and there are none.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Limits {
+    // Read on slow paths and seldom written: a line of their own.
+    hard: Threshold,
+    soft: Threshold,
+    /// Held pages above which the next relief is due.
+    relief_above: AtomicU64,
+    /// Tasks for a thread outside of all locks.
+    due: AtomicU32,
+    /// Threads that are returning pages.
+    pub(super) returning: AtomicU32,
+    held: AtomicU64,
+    /// Allocations that the hard limit refused.
+    pub refused: Events,
+    /// Reliefs.
+    pub reliefs: Events,
+}
+
+const _: () = assert!(core::mem::offset_of!(Limits, held) == 64);
+
+impl Limits {
+    /// Pages held.
+    pub fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
+    /// A limit in pages, if there is one.
+    pub fn get(&self, limit: Limit) -> Option<u64> {
+        self.threshold(limit).get()
+    }
+
+    /// Times that a limit was reached.
+    pub fn times(&self, limit: Limit) -> u64 {
+        self.threshold(limit).times.get()
+    }
+
+    /// Sets a limit. If more is held, allocations that need pages are refused until enough went back.
+    pub fn set(&self, limit: Limit, pages: Option<u64>) {
+        if limit == Limit::Soft {
+            self.relief_above.store(pages.unwrap_or(0), Relaxed);
+        }
+        self.threshold(limit).set(pages.map_or(0, |pages| pages.max(1)));
+    }
+
+    fn threshold(&self, limit: Limit) -> &Threshold {
+        match limit {
+            Limit::Soft => &self.soft,
+            Limit::Hard => &self.hard,
+        }
+    }
+
+    /// Whether there is a hard limit.
+    pub(crate) fn is_hard(&self) -> bool {
+        self.hard.get().is_some()
+    }
+
+    /// Holds more pages, beside so many in use. False: the hard limit refuses.
+    pub(super) fn hold(&self, more: u64, in_use: u64) -> bool {
+        let most = self.hard.get().unwrap_or(u64::MAX);
+        let within = |held: u64| (more == 0 || held.saturating_add(more) <= most).then_some(held + more);
+        let Ok(before) = self.held.fetch_update(Relaxed, Relaxed, within) else { return false };
+        self.hard.look_at(in_use);
+        self.soft.look_at(in_use);
+        self.note(before, before + more);
+        true
+    }
+
+    /// Pages went back to the kernel, or were not taken after all.
+    pub(super) fn release(&self, pages: u64) {
+        self.held.fetch_sub(pages, Relaxed);
+    }
+
+    /// Notes growth of the held pages.
+    fn note(&self, before: u64, after: u64) {
+        let Some(soft) = self.soft.get() else { return };
+        let step = Threshold::step(soft);
+        // Of two threads that come here at once, both may make relief due: it is one bit.
+        let above = self.relief_above.load(Relaxed).min(before.saturating_add(step).max(soft));
+        if after > above {
+            self.due.fetch_or(RELIEF, Relaxed);
+        }
+        self.relief_above.store(if after > above { after + step } else { above }, Relaxed);
+    }
+
+    /// Pages that an allocation of so many lacks within the hard limit.
+    pub(crate) fn lacking(&self, pages: u64) -> u64 {
+        self.hard.get().map_or(0, |most| self.held().saturating_add(pages).saturating_sub(most))
+    }
+
+    /// The hard limit refused an allocation, after all that is not in use went back.
+    pub(crate) fn refuse(&self) {
+        self.refused.count();
+        if self.hard.reach() {
+            self.due.fetch_or(Limit::Hard.bit(), Relaxed);
+        }
+    }
+
+    // ---- what is due ----
+
+    /// Whether a thread outside of all locks has something to do.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due.load(Relaxed) != 0
+    }
+
+    /// Takes some of the bits that are due.
+    pub(crate) fn take_due(&self, bits: u32) -> u32 {
+        self.due.fetch_and(!bits, Relaxed) & bits
+    }
+
+    /// Pages that relief should leave: a step less than the soft limit, so that not every page needs it again.
+    pub(crate) fn after_relief(&self) -> u64 {
+        self.soft.get().map_or(u64::MAX, |soft| soft - Threshold::step(soft))
+    }
+
+    /// Notes the end of a relief. If more than the soft limit is still held, that limit is reached.
+    pub(crate) fn note_relief(&self) {
+        self.reliefs.count();
+        let (Some(soft), held) = (self.soft.get(), self.held()) else { return };
+        self.relief_above.store((held + Threshold::step(soft)).max(soft), Relaxed);
+        if held > soft && self.soft.reach() {
+            self.due.fetch_or(Limit::Soft.bit(), Relaxed);
+        }
+    }
+
+    // ---- pages that go back ----
+
+    pub(super) fn begin_return(&self) {
+        self.returning.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn end_return(&self) {
+        self.returning.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Pages that an allocation needs from the page heap, at most: a small object may need a span.
+pub(crate) fn pages_for(bytes: usize) -> usize {
+    bytes.div_ceil(PAGE).max(GRANULE_PAGES as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(hard: Option<u64>, soft: Option<u64>) -> Limits {
+        // SAFETY: all-zero memory holds nothing and has no limits.
+        let limits: Limits = unsafe { core::mem::zeroed() };
+        limits.set(Limit::Hard, hard);
+        limits.set(Limit::Soft, soft);
+        limits
+    }
+
+    /// Planted bugs that were seen here: a comparison with `<` instead of `<=`; pages that count although refused.
+    #[test]
+    fn hard_limit_gives_its_last_page_and_no_more() {
+        let limits = limits(Some(100), None);
+        assert!(limits.hold(60, 0) && !limits.hold(41, 60) && limits.hold(40, 60) && !limits.hold(1, 100));
+        assert!(limits.hold(0, 100), "dirty pages are held already");
+        assert_eq!((limits.held(), limits.lacking(5)), (100, 5));
+        limits.release(3);
+        assert!(!limits.hold(4, 97) && limits.hold(3, 97));
+        limits.set(Limit::Hard, Some(50));
+        limits.release(20);
+        assert!(!limits.hold(1, 80), "80 are held");
+        limits.set(Limit::Hard, None);
+        assert!(limits.hold(1000, 80) && limits.lacking(1000) == 0);
+    }
+
+    /// Planted bugs that were seen here: relief at each page above the limit; a limit that is never reached again; one
+    /// that is reached again without a step below it.
+    #[test]
+    fn relief_is_due_once_in_a_step_and_a_limit_reached_once_until_a_step_below() {
+        const SOFT: u64 = 1600;
+        const STEP: u64 = SOFT / STEP_PART;
+        let limits = limits(None, Some(SOFT));
+        let mut reliefs = 0;
+        // Grows by pages, all of them in use.
+        let mut grow = |pages: u64| {
+            for _ in 0..pages {
+                assert!(limits.hold(1, limits.held()));
+                if limits.take_due(RELIEF) != 0 {
+                    reliefs += 1;
+                    limits.note_relief();
+                }
+            }
+            (reliefs, limits.times(Limit::Soft), limits.take_due(Limit::Soft.bit()) != 0)
+        };
+        assert_eq!(grow(SOFT), (0, 0, false));
+        assert_eq!(grow(1), (1, 1, true));
+        assert_eq!(grow(STEP), (1, 1, false));
+        // Each relief is due at the first page above a step.
+        assert_eq!(grow(10 * STEP), (11, 1, false));
+        // Not far enough below, and then far enough.
+        limits.release(limits.held() - SOFT + STEP - 1);
+        assert_eq!(grow(STEP + 1), (12, 1, false));
+        limits.release(limits.held() - SOFT + STEP);
+        assert_eq!(grow(STEP + 1), (13, 2, true));
+    }
+
+    #[test]
+    fn relief_that_suffices_does_not_reach_the_soft_limit() {
+        let limits = limits(None, Some(1600));
+        assert!(limits.hold(1700, 0));
+        assert_eq!(limits.take_due(RELIEF), RELIEF);
+        limits.release(1700 - limits.after_relief());
+        limits.note_relief();
+        assert_eq!((limits.times(Limit::Soft), limits.reliefs.get(), limits.is_due()), (0, 1, false));
+        assert!(
+            limits.hold(100, 1500) && !limits.is_due() && limits.hold(1, 1600) && limits.is_due(),
+            "1600 are not too many"
+        );
+    }
+
+    #[test]
+    fn refusals_reach_the_hard_limit_once_until_a_step_below() {
+        let limits = limits(Some(160), None);
+        assert!(limits.hold(160, 0));
+        let refuse = || {
+            limits.refuse();
+            limits.take_due(Limit::Hard.bit()) != 0
+        };
+        assert_eq!([refuse(), refuse(), refuse()], [true, false, false]);
+        limits.release(9);
+        assert!(limits.hold(9, 151) && !refuse());
+        limits.release(10);
+        assert!(limits.hold(10, 150) && refuse());
+        assert_eq!((limits.refused.get(), limits.times(Limit::Hard)), (5, 2));
+    }
+}
