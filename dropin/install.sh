@@ -3,7 +3,7 @@
 set -eu
 
 # Commands, each with its package.
-needed="awk:mawk clang:clang cmake:cmake g++:g++ gcc:gcc gdb:gdb git:git go:golang-go gzip:gzip javac:default-jdk-headless make:make node:nodejs
+needed="awk:mawk clang:clang cmake:cmake g++:g++ gcc:gcc gdb:gdb git:git go:golang-go groff:groff-base gzip:gzip javac:default-jdk-headless make:make node:nodejs
 objdump:binutils perl:perl pkg-config:pkgconf python3:python3 redis-benchmark:redis-tools redis-server:redis-server
 sqlite3:sqlite3 ssh:openssh-client /usr/sbin/sshd:openssh-server tar:tar tmux:tmux xz:xz-utils"
 missing=

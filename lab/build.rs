@@ -45,13 +45,16 @@ fn compile(source: &str, flags: &[&str], name: &str) {
     assert!(status.is_ok_and(|status| status.success()), "{source} does not compile; the lines above say why");
 }
 
-/// The commit that the lab is built from, with a plus if the tree had changes then that are in no commit.
+/// The commit that the lab is built from, empty if there is none; with a plus if the tree had changes then that are in no commit.
 fn sign() {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let commit = git(&["rev-parse", "--short=12", "HEAD"]).map_or("unknown".to_owned(), |commit| {
+    // Sources without a repository of their own may lie in another one, which says nothing of them.
+    let root = Path::new("..").canonicalize().ok();
+    let is_own = root.is_some() && git(&["rev-parse", "--show-toplevel"]).map(PathBuf::from) == root;
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]).filter(|_| is_own).map_or(String::new(), |commit| {
         let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|list| !list.is_empty());
         if changed { commit + "+" } else { commit }
     });

@@ -404,7 +404,7 @@ mod tests {
     fn read_of(wall_s: f64, printed: &str) -> Vec<f64> {
         let cost = lab::process::Cost { wall_s, ..Default::default() };
         let end = lab::process::End::Exited(0);
-        read(&Run { end, cost, left_running: false }, printed).expect("it always reads")
+        read(&Run { end, cost, counted: Vec::new(), left_running: false }, printed).expect("it always reads")
     }
 
     fn row(figure: Figure, over: Option<&str>) -> Row {

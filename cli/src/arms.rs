@@ -80,7 +80,7 @@ fn named_library(name: &str, library: &str) -> Result<Arm, Failure> {
     }
 }
 
-fn check_names(arms: &[Arm]) -> Result<(), Failure> {
+pub fn check_names(arms: &[Arm]) -> Result<(), Failure> {
     for (at, arm) in arms.iter().enumerate() {
         let control = arms[0].again().name;
         if arms[..at].iter().any(|other| other.name == arm.name) || arm.name == control {

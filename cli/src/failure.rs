@@ -33,6 +33,11 @@ impl Failure {
         Self { status, line }
     }
 
+    /// The same line with another status.
+    pub fn with(self, status: Status) -> Self {
+        Self { status, ..self }
+    }
+
     /// Bad usage of the command line.
     pub fn usage(line: impl Into<String>) -> Self {
         Self::new(Status::Usage, line)

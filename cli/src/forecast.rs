@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use lab::answers::{Answers, Shard};
+use lab::answers::Answers;
 use lab::forecast::calibrate::{self, calibrate};
 use lab::forecast::predict::predict;
 use lab::forecast::rounds::Rounds;
@@ -23,7 +23,7 @@ use crate::places;
 /// Runs of a probe: quick, and usual.
 const RUNS: (usize, usize) = (5, 20);
 /// The default profile of a forecast.
-pub const USUAL: &str = "x86-256";
+const USUAL: &str = "x86-256";
 
 /// Measures this machine's costs, and writes them.
 pub fn calibrated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
@@ -122,15 +122,16 @@ pub fn validated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failu
 const ABOUT: &str = "Time of one operation on each CPU while all of them do the same. It is simulated, not measured. The band in \
 parentheses comes from the lowest and the highest costs of the profile. `commensal lab validate` prints the errors of the model.";
 
-/// Forecasts the times of a machine. Simulates only what `answers` does not have.
-pub fn forecast(request: &Lab, answers: &Answers, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
+/// Forecasts the times of a machine.
+pub fn forecast(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failure> {
     let name = request.profile.as_deref().unwrap_or(USUAL);
     let profile = Profile::find(name).map_err(usage)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
     let machine = Machine::simulated(profile.cpus, Some(name.to_owned()));
-    wanted(name, answers)?;
-    answers.make(Shard::WHOLE, &places::own()?, interrupt).map_err(Failure::of)?;
-    let prediction = predict(name, answers).map_err(Failure::of)?;
+    let answers = Answers::default();
+    answers.list(|| predict(name, &answers)).map_err(Failure::of)?;
+    answers.make(&places::own()?, interrupt).map_err(Failure::of)?;
+    let prediction = predict(name, &answers).map_err(Failure::of)?;
     let text = format!("{}{}\n{ABOUT}\n\n{}", table::place(&machine), profile.about, prediction.sheet());
     places::show(&text, request.json.as_deref())?;
     let object = prediction.object(&machine);
@@ -150,11 +151,6 @@ pub fn forecast(request: &Lab, answers: &Answers, interrupt: &Interrupt) -> Resu
         eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Lists the simulations that a profile needs.
-pub fn wanted(name: &str, answers: &Answers) -> Result<(), Failure> {
-    answers.list(|| predict(name, answers)).map_err(Failure::of)
 }
 
 fn usage(error: anyhow::Error) -> Failure {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use lab::answers::{Answers, Shard};
+use lab::answers::Answers;
 use lab::experiment::{self, ALL, Experiment, Outcome, Part, Setting};
 use lab::machine::Machine;
 use lab::process::Interrupt;
@@ -14,18 +14,17 @@ use lab::sheet::{Sheet, Side};
 use lab::{report, table};
 
 use crate::failure::Failure;
-use crate::{arms, forecast, merge, places};
+use crate::{arms, forecast, places};
 
 /// Repeat on this machine what documents report about the Linux kernel
 ///
 /// Each experiment prints what a document says, what was measured here, and whether the two agree.
 ///
 /// Exit status: 0; 1 if a program failed or behaved unlike the baseline.
-#[derive(Args, Default)]
+#[derive(Args)]
 pub struct Lab {
     /// An experiment, or one of: "list" lists the experiments; "all" runs them in turn; "calibrate" measures the costs of this
-    /// machine's operations; "validate" tests the simulated machine; "forecast" simulates larger machines; "merge" joins
-    /// what --shard wrote
+    /// machine's operations; "validate" tests the simulated machine; "forecast" simulates larger machines
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
     pub name: String,
 
@@ -61,14 +60,6 @@ pub struct Lab {
     /// Write an HTML page with plots into this directory
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
-
-    /// Simulate only part I of N, and write it to the file of --json; "merge" joins the parts
-    #[arg(long, value_name = "I/N")]
-    pub shard: Option<Shard>,
-
-    /// The parts that "merge" joins
-    #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
 }
 
 /// Width of the list.
@@ -78,11 +69,10 @@ const LIST: &str = "list";
 const EVERY: &str = "all";
 const CALIBRATE: &str = "calibrate";
 const VALIDATE: &str = "validate";
-pub const FORECAST: &str = "forecast";
-const MERGE: &str = "merge";
+const FORECAST: &str = "forecast";
 
 fn names() -> impl Iterator<Item = &'static str> {
-    [LIST, EVERY, CALIBRATE, VALIDATE, FORECAST, MERGE].into_iter().chain(ALL.iter().map(|experiment| experiment.name))
+    [LIST, EVERY, CALIBRATE, VALIDATE, FORECAST].into_iter().chain(ALL.iter().map(|experiment| experiment.name))
 }
 
 /// Runs experiments. Status 1 if an arm fails or behaves unlike the baseline.
@@ -91,21 +81,14 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
         places::show(&list().within(COLUMNS), None)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if request.name == MERGE {
-        return merge::merged(request);
-    }
-    if let Some(file) = request.files.first() {
-        let line = format!("unexpected argument '{}': only lab merge takes files", file.display());
-        return Err(Failure::usage(line));
-    }
     if [CALIBRATE, VALIDATE, FORECAST].contains(&request.name.as_str()) {
         return of_model(request);
     }
-    experiments(request, &Answers::default())
+    experiments(request)
 }
 
-/// Runs the chosen experiments. Simulates only what `answers` does not have.
-pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure> {
+/// Runs the chosen experiments.
+fn experiments(request: &Lab) -> Result<ExitCode, Failure> {
     if request.out.is_some() {
         return Err(Failure::usage("--out is an option of lab calibrate only"));
     }
@@ -129,14 +112,11 @@ pub fn experiments(request: &Lab, answers: &Answers) -> Result<ExitCode, Failure
         lab::machine::preflight().iter().for_each(|line| eprintln!("commensal: {line}"));
     }
     let interrupt = interrupt()?;
-    if let Some(shard) = request.shard {
-        return merge::make(request, chosen[0], &setting(request, &machine, &interrupt, answers)?, shard);
-    }
     let seed = request.seed.unwrap_or_else(lab::any_seed);
     let mut outcomes = Vec::new();
     for experiment in chosen {
         if !interrupt.seen() {
-            let setting = Setting { seed, ..setting(request, &machine, &interrupt, answers)? };
+            let setting = setting(request, seed, &machine, &interrupt)?;
             let measured = experiment::measure(experiment, &setting).inspect_err(|_| interrupt.obey());
             let mut outcome = measured.map_err(Failure::of)?;
             if !request.quick && request.cpus.is_none() {
@@ -161,7 +141,7 @@ pub fn interrupt() -> Result<Interrupt, Failure> {
 }
 
 /// Refuses an option that is none of these.
-pub fn has_only(request: &Lab, options: &[&str], why: &str) -> Result<(), Failure> {
+fn has_only(request: &Lab, options: &[&str]) -> Result<(), Failure> {
     let given = [
         ("--cpus", request.cpus.is_some()),
         ("--blocks", request.blocks.is_some()),
@@ -171,11 +151,10 @@ pub fn has_only(request: &Lab, options: &[&str], why: &str) -> Result<(), Failur
         ("--json", request.json.is_some()),
         ("--quick", request.quick),
         ("--profile", request.profile.is_some()),
-        ("--shard", request.shard.is_some()),
     ];
     let wrong = given.into_iter().find(|(option, is_given)| *is_given && !options.contains(option));
     wrong.map_or(Ok(()), |(option, _)| {
-        Err(Failure::usage(format!("lab {} has no option {option}{why}; leave it out", request.name)))
+        Err(Failure::usage(format!("lab {} has no option {option}; leave it out", request.name)))
     })
 }
 
@@ -184,15 +163,14 @@ fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
     let options: &[&str] = match request.name.as_str() {
         CALIBRATE => &["--quick", "--out"],
         VALIDATE => &["--quick", "--profile", "--json"],
-        _ => &["--profile", "--json", "--report", "--shard"],
+        _ => &["--profile", "--json", "--report"],
     };
-    has_only(request, options, "")?;
+    has_only(request, options)?;
     let interrupt = interrupt()?;
-    let done = match (request.name.as_str(), request.shard) {
-        (CALIBRATE, _) => forecast::calibrated(request, &interrupt),
-        (VALIDATE, _) => forecast::validated(request, &interrupt),
-        (_, Some(shard)) => merge::forecast(request, &interrupt, shard),
-        _ => forecast::forecast(request, &Answers::default(), &interrupt),
+    let done = match request.name.as_str() {
+        CALIBRATE => forecast::calibrated(request, &interrupt),
+        VALIDATE => forecast::validated(request, &interrupt),
+        _ => forecast::forecast(request, &interrupt),
     };
     interrupt.obey();
     done
@@ -220,21 +198,21 @@ fn machine(request: &Lab) -> Result<Machine, Failure> {
 }
 
 /// The name of round costs.
-pub const SIMPLE: &str = "simple";
+const SIMPLE: &str = "simple";
 
-fn setting(request: &Lab, machine: &Machine, interrupt: &Interrupt, answers: &Answers) -> Result<Setting, Failure> {
+fn setting(request: &Lab, seed: u64, machine: &Machine, interrupt: &Interrupt) -> Result<Setting, Failure> {
     let (arms, told) = arms::installed()?;
     told.iter().for_each(|line| eprintln!("commensal: {line}"));
     Ok(Setting {
         quick: request.quick,
         blocks: request.blocks.map(|blocks| blocks as usize),
-        seed: request.seed.unwrap_or(0),
+        seed,
         machine: machine.clone(),
         arms,
         command: places::own()?,
         scratch: places::scratch("commensal-lab-")?.into(),
         interrupt: interrupt.clone(),
-        answers: answers.clone(),
+        answers: Answers::default(),
     })
 }
 

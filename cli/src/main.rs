@@ -14,13 +14,14 @@ mod conf;
 mod control;
 mod doctor;
 mod elf;
+mod exporter;
 mod failure;
 mod forecast;
 mod hackbench;
 mod inspect;
 mod lab;
 mod library;
-mod merge;
+mod manual;
 mod places;
 mod probe;
 mod profile;
@@ -35,15 +36,30 @@ mod usage;
 
 use std::iter::Peekable;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use anstream::ColorChoice;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use failure::Failure;
 
 /// A malloc for Linux programs that costs next to nothing until a second thread shares it
 #[derive(Parser)]
-#[command(name = "commensal", version, after_help = EXIT_STATUS)]
+#[command(name = "commensal", version = VERSION.as_str(), after_help = EXIT_STATUS)]
 struct Cli {
+    /// When to use colours: auto, always or never; auto obeys NO_COLOR and CLICOLOR_FORCE
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        hide_default_value = true,
+        display_order = 990
+    )]
+    color: Colors,
+
     #[command(subcommand)]
     action: Option<Action>,
 }
@@ -65,10 +81,51 @@ enum Action {
     Top(stat::Top),
     Stat(stat::Stat),
     Slabinfo(stat::Slabinfo),
+    Exporter(exporter::Exporter),
     Profile(profile::Request),
     Lab(lab::Lab),
     Workload(Workload),
+    Completions(manual::Completions),
+    Man(manual::Man),
 }
+
+/// When there are colours.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Colors {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl Colors {
+    /// Decides for this process, as clap and anstream ask. The help is printed before the words are understood: so it is
+    /// decided by a look at them first.
+    fn decide(self) {
+        let choice = match self {
+            Colors::Auto => ColorChoice::Auto,
+            Colors::Always => ColorChoice::Always,
+            Colors::Never => ColorChoice::Never,
+        };
+        choice.write_global();
+    }
+
+    fn among(words: impl Iterator<Item = String>) -> Self {
+        let words: Vec<String> = words.take_while(|word| word != "--").collect();
+        let mut given = words.iter().enumerate().filter_map(|(at, word)| match word.strip_prefix("--color") {
+            Some("") => words.get(at + 1).map(String::as_str),
+            Some(rest) => rest.strip_prefix('='),
+            None => None,
+        });
+        given.next_back().and_then(|word| Colors::from_str(word, false).ok()).unwrap_or_default()
+    }
+}
+
+/// With the commit that it was built from, where that is known.
+static VERSION: LazyLock<String> = LazyLock::new(|| match ::lab::BUILT_FROM {
+    "" => library::OWN_VERSION.to_owned(),
+    commit => format!("{} ({commit})", library::OWN_VERSION),
+});
 
 /// For measurements: run one of the bundled programs that allocate
 #[derive(Args)]
@@ -86,7 +143,7 @@ Single rows of the lab's experiments: counters, cache, kicks, grace, primitives,
 const EXIT_STATUS: &str = "\
 Exit status of run: that of the program; 127 if there is no such program, 126 if it cannot be executed, 125 if the
 library cannot be found. Of the tour: 1 if a program behaves differently under the library. Of all commands: 2 for a
-usage error.";
+usage error. Of compare and stat: see their help.";
 
 /// Runs a bundled program in this process; `compare` starts it so.
 const WORKLOAD: &str = "workload";
@@ -105,13 +162,15 @@ fn main() -> ExitCode {
             return status;
         }
     }
+    let words = || std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    Colors::among(words()).decide();
     let outcome = if is_hackbench() {
-        hackbench::main(std::env::args_os().skip(3).map(|word| word.to_string_lossy().into_owned()))
+        hackbench::main(words().skip(2))
     } else {
         match Cli::try_parse() {
             Ok(cli) => act(cli),
             Err(error) if !error.use_stderr() => error.exit(),
-            Err(error) => Err(Failure::usage(usage::line(&error))),
+            Err(error) => Err(Failure::usage(profile::misspelt(words()).unwrap_or_else(|| usage::line(&error)))),
         }
     };
     outcome.unwrap_or_else(|failure| {
@@ -137,6 +196,7 @@ fn is_hackbench() -> bool {
 }
 
 fn act(cli: Cli) -> Result<ExitCode, Failure> {
+    cli.color.decide();
     match cli.action {
         None if std::env::var_os(ALONE).is_some_and(|word| word == TOUR) => tour::tour(),
         None => help(),
@@ -150,8 +210,11 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Action::Top(request)) => stat::top(&request),
         Some(Action::Stat(request)) => stat::stat(&request),
         Some(Action::Slabinfo(request)) => stat::slabinfo(&request),
+        Some(Action::Exporter(request)) => exporter::exporter(&request),
         Some(Action::Profile(request)) => profile::profile(&request),
         Some(Action::Workload(Workload { words })) => Ok(workload(words.into_iter().peekable()).unwrap_or_default()),
+        Some(Action::Completions(request)) => manual::completions(&request),
+        Some(Action::Man(request)) => manual::man(&request),
     }
 }
 
@@ -163,6 +226,21 @@ fn help() -> Result<ExitCode, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn color_is_found_before_the_words_are_understood() {
+        let among = |words: &str| Colors::among(words.split(' ').map(str::to_owned));
+        for (words, expected) in [
+            ("--color never run --help", "Never"),
+            ("run --color=always --help", "Always"),
+            ("--color never --color=always", "Always"),
+            ("run -- ls --color=always", "Auto"),
+            ("top --color", "Auto"),
+            ("top --colors never", "Auto"),
+        ] {
+            assert_eq!(format!("{:?}", among(words)), expected, "{words}");
+        }
+    }
 
     #[test]
     fn command_line_is_well_formed() {

@@ -1,33 +1,45 @@
-//! `commensal stat`, `commensal slabinfo` and `commensal top`: statistics of processes, once, served to Prometheus, or
-//! live.
+//! `commensal stat`, `commensal slabinfo` and `commensal top`: statistics of processes, once, at intervals, or live.
 
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anstream::{AutoStream, ColorChoice};
 use clap::Args;
-use watch::{json, left, process, reference, server, text};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use watch::process::{Process, State};
+use watch::series::Series;
+use watch::{json, left, process, reference, text};
 
-use crate::control::Control;
 use crate::failure::Failure;
 use crate::places;
 
 /// Show the statistics of a process under the library, or a list of all such processes
+///
+/// With SECONDS, prints a line for each interval, as vmstat. The first line has what was counted since the process started,
+/// each other line what was added since the line before. Counts are those of the process's page, which it writes twice a
+/// second while it does something.
+///
+/// Exit status: 0; 1 if the process ends before COUNT lines; 125 if it has no page.
 #[derive(Args)]
 pub struct Stat {
     /// The number of the process; without it, a list of all
     #[arg(value_parser = number)]
     pid: Option<u32>,
 
-    /// Print everything as JSON
-    #[arg(long, conflicts_with = "prometheus")]
-    json: bool,
+    /// Seconds between two lines, 0.1 to 60
+    #[arg(value_parser = seconds)]
+    seconds: Option<f64>,
 
-    /// Serve metrics in the OpenMetrics format at http://ADDR/metrics until interrupted
-    ///
-    /// ADDR is an address and a port, or a port of 127.0.0.1.
-    #[arg(long, value_name = "ADDR")]
-    prometheus: Option<String>,
+    /// How many lines to print; without it, until the process ends
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    count: Option<u64>,
+
+    /// Print everything as JSON; with SECONDS, an object on each line
+    #[arg(long)]
+    json: bool,
 
     /// Remove the statistics pages of processes that are gone, and say which
     #[arg(long, exclusive = true)]
@@ -47,12 +59,12 @@ pub struct Slabinfo {
 }
 
 /// The number of a process. People try names, so the error says which processes there are, and those of the name first.
-fn number(text: &str) -> Result<u32, String> {
+pub fn number(text: &str) -> Result<u32, String> {
     text.parse()
         .map_err(|_| format!("expected the number of a process with a statistics page; {}", process::hint_now(text)))
 }
 
-/// Shows, serves or clears.
+/// Shows or clears.
 pub fn stat(request: &Stat) -> Result<ExitCode, Failure> {
     if request.reference {
         places::show(&reference::page(), None)?;
@@ -62,8 +74,8 @@ pub fn stat(request: &Stat) -> Result<ExitCode, Failure> {
         places::show(&left::clear(), None)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(address) = &request.prometheus {
-        return serve(request.pid, address);
+    if let (Some(pid), Some(seconds)) = (request.pid, request.seconds) {
+        return series(pid, seconds, request.count, request.json);
     }
     show(request.pid, request.json)
 }
@@ -96,22 +108,58 @@ pub fn slabinfo(request: &Slabinfo) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Patience for a process that is asked for its profile: less than pprof's.
-const SECONDS: u32 = 4;
+/// The header comes again after so many lines.
+const HEADER_EVERY: u64 = 20;
 
-fn serve(pid: Option<u32>, address: &str) -> Result<ExitCode, Failure> {
-    let at = server::address(address).map_err(|error| Failure::usage(format!("--prometheus: {error:#}")))?;
-    // The process must exist at first. It may end later, and then is no longer served.
-    pid.map(process::find).transpose().map_err(Failure::of)?;
-    let ready = |at: SocketAddr| {
-        if !at.ip().is_loopback() {
-            eprintln!("commensal: every computer that reaches {at} can read these statistics; there is no password");
-        }
-        eprintln!("commensal: serving http://{at}{} and {} until interrupted", server::PATH, server::PROFILES);
+/// Prints a line for each interval, until there are enough or the process ends.
+fn series(pid: u32, seconds: f64, count: Option<u64>, as_json: bool) -> Result<ExitCode, Failure> {
+    // Before the first look, or its end could come in between.
+    let handle = Pid::from_raw(pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let mut process = process::find(pid).map_err(Failure::of)?;
+    // The number of a process in another namespace may be that of another process here.
+    let handle = handle.filter(|_| process.state != State::Elsewhere);
+    let (mut series, mut due) = (Series::default(), Instant::now());
+    let ended = |lines: u64| {
+        let s = if lines == 1 { "" } else { "s" };
+        eprintln!("commensal: process {pid} has ended after {lines} line{s}");
+        ExitCode::from(u8::from(count.is_some()))
     };
-    let profile = |pid| Control::of(pid, SECONDS)?.profile();
-    let Err(why) = server::serve(at, move || process::look(pid), profile, ready);
-    Err(Failure::of(why))
+    for lines in 1.. {
+        let header = if as_json || (lines - 1) % HEADER_EVERY != 0 { String::new() } else { Series::header() };
+        let line = if as_json { series.json(&process) } else { series.text(&process) };
+        match io::stdout().write_all((header + &line).as_bytes()) {
+            // A reader who has seen enough is no error.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
+            written => written.map_err(|error| Failure::ours(format!("cannot print the figures ({error})")))?,
+        }
+        if count == Some(lines) {
+            break;
+        }
+        due += Duration::from_secs_f64(seconds);
+        wait(handle.as_ref(), due);
+        match process::find(pid) {
+            Ok(later) if !later.state.has_ended() && is_same(&process, &later) => process = later,
+            // Whatever has its number now is another process.
+            _ => return Ok(ended(lines)),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_same(one: &Process, other: &Process) -> bool {
+    one.said.page().made_at_ns() == other.said.page().made_at_ns()
+}
+
+/// Waits until it is time, or the process has ended.
+fn wait(process: Option<&OwnedFd>, due: Instant) {
+    let mut events: Vec<PollFd<'_>> = process.iter().map(|it| PollFd::new(*it, PollFlags::IN)).collect();
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        if poll(&mut events, Some(&left)) != Err(rustix::io::Errno::INTR) {
+            return;
+        }
+    }
 }
 
 /// JSON for people and programs.
@@ -132,16 +180,12 @@ pub struct Top {
     #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     delay: f64,
 
-    /// Use no colours, as with NO_COLOR in the environment
-    #[arg(long)]
-    no_color: bool,
-
     /// Print once, as text
     #[arg(long, conflicts_with = "delay")]
     once: bool,
 
     /// Print once, as JSON
-    #[arg(long, conflicts_with_all = ["delay", "no_color"])]
+    #[arg(long, conflicts_with = "delay")]
     json: bool,
 }
 
@@ -159,7 +203,8 @@ pub fn top(request: &Top) -> Result<ExitCode, Failure> {
     }
     // If there is no such process or page, the screen stays as it is.
     request.pid.map(process::find).transpose().map_err(Failure::of)?;
-    watch::view::show(request.pid, Duration::from_secs_f64(request.delay), !request.no_color)
+    let colours = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
+    watch::view::show(request.pid, Duration::from_secs_f64(request.delay), colours)
         .map_err(|error| Failure::usage(format!("{error:#}")))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -30,7 +30,7 @@ pub fn line(error: &Error) -> String {
         (ErrorKind::MissingRequiredArgument, _) if arg.starts_with("<CMD>") => match command.as_str() {
             "commensal compare" => {
                 "compare: no command given; write commensal compare -- CMD ARGS… to compare a program \
-                                    of yours, or commensal compare --suite"
+                                    of yours, or commensal compare --suite, or name two commands by --command"
                     .to_owned()
             }
             _ => "run: no command given; write commensal run -- CMD ARGS…".to_owned(),

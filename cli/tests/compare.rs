@@ -105,16 +105,87 @@ fn equal_arms_show_no_difference() {
 }
 
 #[test]
+fn limit_decides_the_status_of_two_commands() {
+    let told = |blocks: &str, words: &[&str]| {
+        let mut command = compare("--seed 1 --fail-if slower:50% --fail-if memory:200% --blocks");
+        let done = command.arg(blocks).args(words).output().unwrap();
+        (done.status.code(), text(&done.stderr))
+    };
+    let quick = "--command=a=sleep 0.01";
+    let (status, line) = told("12", &[quick, "--command=b=sh -c 'sleep 0.05'"]);
+    assert_eq!(status, Some(1), "{line}");
+    assert!(
+        line.contains("slower:50%: EXCEEDED: wall time under b is ") && line.contains("memory:200%: ok: "),
+        "{line}"
+    );
+    let (status, line) = told("12", &[quick, "--command=b=sleep 0.01"]);
+    assert!(status == Some(0) && line.contains("slower:50%: ok: "), "{line}");
+    // What goes wrong otherwise is no regression.
+    let (status, line) = told("12", &["--command=a=true", "--command=b=false"]);
+    assert!(status == Some(2) && line.contains("slower:50%: b was not measured"), "{line}");
+    let (status, line) = told("12", &["--command=a=true", "--command=b=/no/such/program"]);
+    assert!(status == Some(2) && line.contains("/no/such/program does not exist"), "{line}");
+    let (status, line) = told("5", &["--command=a=true", "--command=b=true"]);
+    assert!(status == Some(2) && line.contains("5 blocks cannot show a difference"), "{line}");
+    // Of the arms of a program, those that are no peers are held to it.
+    let (status, line) = told("12", &["--arm=a=", "--arm=b=keep:1", "--", "true"]);
+    assert!(status == Some(0) && line.contains("wall time under b is"), "{line}");
+}
+
+#[test]
+fn commands_run_as_they_are_and_may_print_what_they_like() {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("result.json");
+    let mut command = compare("--blocks 2 --command=a=env --json");
+    command.arg(&json).arg("--command=b=sh -c 'echo \"$LD_PRELOAD\"; echo $0 | grep -q sh'");
+    let done = succeeds(command.env("COMMENSAL_CONF", "keep:1"));
+    assert_says(
+        &done,
+        &["    a            env\n", "    b            sh -c echo \"$LD_PRELOAD\"", "a again is a control"],
+    );
+    let result = result(&json);
+    assert_eq!((&result["arms"][2]["name"], &result["findings"]), (&"b".into(), &Value::Array(Vec::new())));
+}
+
+/// A counter is there with a figure, or a line says why it is missing.
+#[test]
+fn instructions_are_counted_or_the_reason_is_told() {
+    let result = valid(&succeeds(&mut compare("--blocks 1 --format json --command=a=true --command=b=true")).stdout);
+    let counted = &result["arms"][0]["metrics"]["instructions"]["median"];
+    let told = result["not_counted"].as_str().unwrap_or_default();
+    assert_eq!(counted.is_null(), told.contains("instructions (user)"), "{counted} {told}");
+    assert!(counted.is_null() || counted.as_f64().unwrap() > 1000.0, "{counted}");
+    assert!(told.is_empty() || told.contains("perf_event_open: ") && !told.contains('\n'), "{told}");
+}
+
+#[test]
+fn formats_have_the_same_figures() {
+    let of = |format: &str| {
+        let words =
+            format!("--blocks 6 --seed 1 --format {format} --fail-if faults:900% --command=a=true --command=b=true");
+        text(&succeeds(&mut compare(&words)).stdout)
+    };
+    let json: Value = valid(of("json").as_bytes());
+    assert_eq!((&json["limits"][0]["candidate"], &json["limits"][0]["is_exceeded"]), (&"b".into(), &false.into()));
+    let metrics = json["arms"][0]["metrics"].as_object().unwrap().len();
+    let csv = of("csv");
+    assert!(csv.starts_with("workload,metric,unit,arm,median,"), "{csv}");
+    assert_eq!(csv.lines().count(), 1 + 3 * metrics, "{csv}");
+    let markdown = of("markdown");
+    assert!(markdown.starts_with("## a, b\n\n| wall time | median | × a |"), "{markdown}");
+    assert_eq!(markdown.matches("\n| a again | ").count(), 2, "{markdown}");
+}
+
+#[test]
 fn json_on_standard_output_is_nothing_but_json() {
-    let done = compare("--arm a= --blocks 1 --json - -- true").output().unwrap();
+    let done = compare("--arm a= --blocks 1 --format json -- true").output().unwrap();
     let value: Value = valid(&done.stdout);
     assert_eq!(value["arms"][0]["name"], "commensal", "one configuration is held against the default");
-    assert!(text(&done.stderr).contains("cannot show a difference"), "{}", text(&done.stderr));
 }
 
 #[test]
 fn arms_besides_glibc_are_those_that_are_installed() {
-    let done = compare("--blocks 1 --json - -- true").output().unwrap();
+    let done = compare("--blocks 1 --format json -- true").output().unwrap();
     let result = valid(&done.stdout);
     let names: Vec<&str> = result["arms"].as_array().unwrap().iter().map(|arm| arm["name"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["glibc", "glibc again", "commensal"]);
@@ -152,7 +223,7 @@ fn input_is_given_to_every_run() {
 
 #[test]
 fn compare_goes_on_until_the_interval_is_narrow() {
-    let done = succeeds(compare("--arm a= --arm b= --until-ci 30% --json - --").arg(folder().join("guest")));
+    let done = succeeds(compare("--arm a= --arm b= --until-ci 30% --format json --").arg(folder().join("guest")));
     assert!(valid(&done.stdout)["blocks"].as_u64().unwrap() >= 10);
 }
 

@@ -147,7 +147,7 @@ fn running_program_shows_its_profile() {
     assert_eq!(shown["measure"], "live");
     // The same over HTTP, as pprof asks for it.
     let mut server = commensal();
-    let mut server = Watched::start(server.args(["stat", "--prometheus", "0"]).stderr(Stdio::piped()));
+    let mut server = Watched::start(server.args(["exporter", "--listen", "0"]).stderr(Stdio::piped()));
     let mut line = String::new();
     BufReader::new(server.stderr()).read_line(&mut line).unwrap();
     let at = line.trim_start_matches("commensal: serving http://").split('/').next().unwrap();

@@ -13,8 +13,11 @@ fn done(words: &str) -> Output {
 
 #[test]
 fn help_is_as_it_was() {
-    let screens = ["--help", "run --help", "lab list", "profile --help", "profile show --help"]
-        .map(|of| format!("$ commensal {of}\n{}\n", text(&done(of).stdout)));
+    let screens = [
+        "--help", "run --help", "compare --help", "stat --help", "exporter --help", "lab list", "profile --help",
+        "profile show --help",
+    ]
+    .map(|of| format!("$ commensal {of}\n{}\n", text(&done(of).stdout)));
     insta::assert_snapshot!(screens.concat());
 }
 
@@ -41,6 +44,14 @@ fn bad_usage_is_one_line_and_status_2() {
         "compare --with glibc=libc.so.6 -- true",
         "compare --arm lean=keep -- true",
         "compare --arm a= --arm a= -- true",
+        "compare --command a=true",
+        "compare --command a=true --command a=true",
+        "compare --command a='x --command b=true",
+        "compare --command a=true --command b=true -- true",
+        "compare --fail-if slower -- true",
+        "compare --fail-if slower:2% --blocks 3 --command a=true --command b=true",
+        "compare --format html -- true",
+        "compare --json - -- true",
         "compare --suite -- true",
         "compare --require-programs",
         "compare --json /no/such/place -- true",
@@ -67,8 +78,12 @@ fn bad_usage_is_one_line_and_status_2() {
         "doctor dinner",
         "conf --json=/tmp/settings",
         "stat -1",
-        "stat --json --prometheus 9464",
-        "stat --prometheus here",
+        "stat 1 soon",
+        "stat 1 1 0",
+        "stat --prometheus 9464",
+        "exporter --listen here",
+        "completions tcl",
+        "top --color sometimes",
         "slabinfo",
         "profile",
         "profile shwo a",

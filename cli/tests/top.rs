@@ -208,7 +208,7 @@ fn any_terminal_will_do_with_colours_where_it_has_some() {
         ("screen", "", "", true),
         ("xterm-256color", "NO_COLOR=", "", true),
         ("xterm-256color", "NO_COLOR=1", "", false),
-        ("xterm-256color", "", "--no-color", false),
+        ("xterm-256color", "", "--color=never", false),
     ] {
         let Some(terminal) = Terminal::open(name, term, &place) else { return };
         opened(&terminal, &watched, before, options);

@@ -4,12 +4,9 @@ use clap::{Parser, Subcommand};
 use exploration::schedules::{self, SMALL};
 use exploration::{Canary, Protocol, find, protocols, replay_command};
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::answers::Shard;
-use lab::part::{self, Explored, Found, Part};
 use machine::simulation::explore::{Until, Verdict};
 use machine::simulation::{Defect, Deviation};
 use machine::slot::Mode;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -35,14 +32,8 @@ enum Task {
         #[arg(long)]
         seed: Option<u64>,
         /// So many runs of each protocol, however long they take
-        #[arg(long, requires = "seed")]
+        #[arg(long)]
         runs: Option<u64>,
-        /// One of N parts of these runs, from 1/N to N/N, which `commensal lab merge` joins
-        #[arg(long, value_name = "I/N", requires_all = ["runs", "json"])]
-        shard: Option<Shard>,
-        /// Where it is written what came of these runs
-        #[arg(long, value_name = "FILE", requires = "runs")]
-        json: Option<PathBuf>,
     },
     /// Make one run again, and show its trace
     Replay {
@@ -79,7 +70,7 @@ fn run(task: Task) -> Result<bool, String> {
             SMALL.iter().for_each(|small| println!("{:26} {}, in every schedule", small.name, small.about));
             Ok(true)
         }
-        Task::Run { names, seconds, seed, runs, shard, json } => {
+        Task::Run { names, seconds, seed, runs } => {
             let (small, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| schedules::find(name).is_some());
             for small in small.iter().filter_map(|name| schedules::find(name)) {
                 match small.exhaust() {
@@ -99,13 +90,7 @@ fn run(task: Task) -> Result<bool, String> {
                 names.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?
             };
             let seed = seed.unwrap_or_else(lab::any_seed);
-            let Some(runs) = runs else { return Ok(explore(&chosen, seconds, seed)) };
-            let explored = explore_runs(&chosen, runs, seed, shard.unwrap_or(Shard::WHOLE));
-            print!("{}", explored.text());
-            let is_clean = explored.is_clean();
-            let part = Part::Exploration(explored);
-            json.map_or(Ok(()), |path| part.write(&path)).map_err(|error| format!("{error:#}"))?;
-            Ok(is_clean)
+            Ok(explore(&chosen, runs, seconds, seed))
         }
         Task::Replay { name, plan, seed, schedule, canary } => {
             let schedule = schedule.map(|text| text.split(',').map(str::parse).collect::<Result<Vec<Deviation>, _>>());
@@ -123,45 +108,18 @@ fn run(task: Task) -> Result<bool, String> {
 /// One run in so many is made twice, and must be the same twice.
 const TWICE_ONE_IN: u64 = 9;
 
-/// A shard of so many runs of each protocol; of one that fails, no more than that.
-fn explore_runs(chosen: &[&'static Protocol], runs: u64, seed: u64, shard: Shard) -> Explored {
-    let range = shard.range(runs);
-    let bar = ProgressBar::new(chosen.len() as u64 * (range.end - range.start));
-    bar.set_style(
-        ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}").expect("the template is right"),
-    );
-    let explored = |protocol: &&'static Protocol| {
-        bar.set_message(protocol.name);
-        let (until, before) = (Until::Runs { from: range.start, to: range.end }, bar.position());
-        let verdict = protocol.explore(None, TWICE_ONE_IN, seed, until, |progress| {
-            bar.set_position(before + progress.at.saturating_sub(range.start));
-        });
-        let (runs, steps, found) = match verdict {
-            Verdict::Nothing { runs, steps } => (runs, steps, None),
-            Verdict::Found(finding) => {
-                bar.suspend(|| eprintln!("{finding}"));
-                let text = format!("{}\nreplay: {}", finding.what, replay_command(&finding, None));
-                (finding.runs - range.start, finding.steps, Some(Found { at: finding.runs, text }))
-            }
-        };
-        part::Protocol { name: protocol.name.to_owned(), runs, steps, found }
-    };
-    let protocols = chosen.iter().map(explored).collect();
-    bar.finish_and_clear();
-    let (commit, command) = (lab::commit(), lab::json::command_line());
-    Explored { commit, command, shard, seed, runs, protocols }
-}
-
-/// Each protocol gets as much of the time.
-fn explore(chosen: &[&'static Protocol], seconds: f64, seed: u64) -> bool {
+/// Each protocol gets as many runs, or as much of the time.
+fn explore(chosen: &[&'static Protocol], runs: Option<u64>, seconds: f64, seed: u64) -> bool {
     let turn = Duration::from_secs_f64(seconds / chosen.len() as f64);
-    let (start, bar) = (Instant::now(), ProgressBar::new((seconds * 1000.0) as u64));
+    let until = || runs.map_or(Until::Time(turn), |to| Until::Runs { from: 0, to });
+    let total = runs.map_or((seconds * 1000.0) as u64, |runs| runs * chosen.len() as u64);
+    let (start, bar) = (Instant::now(), ProgressBar::new(total));
     bar.set_style(ProgressStyle::with_template("{bar:30} {percent:>3} %, {msg}").expect("the template is right"));
-    for protocol in chosen {
-        let verdict = protocol.explore(None, TWICE_ONE_IN, seed, Until::Time(turn), |progress| {
-            let time = start.elapsed().as_secs_f64();
-            bar.set_position((time * 1000.0) as u64);
-            bar.set_message(format!("{:.0} s left: {}, run {}", (seconds - time).max(0.0), protocol.name, progress.at));
+    for (before, protocol) in chosen.iter().enumerate() {
+        let verdict = protocol.explore(None, TWICE_ONE_IN, seed, until(), |progress| {
+            let passed_ms = (start.elapsed().as_secs_f64() * 1000.0) as u64;
+            bar.set_position(runs.map_or(passed_ms, |runs| runs * before as u64 + progress.at));
+            bar.set_message(format!("{}, run {}", protocol.name, progress.at));
         });
         let said = match &verdict {
             Verdict::Nothing { runs, steps } => {

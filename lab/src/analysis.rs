@@ -4,7 +4,7 @@
 //! Tables, reports and the JSON all read this, so that none can say something that another does not.
 
 use fastrand::Rng;
-use statistics::Comparison;
+use statistics::{Comparison, Verdict};
 
 use crate::blocks::{Measured, Row};
 use crate::finding::Finding;
@@ -43,6 +43,17 @@ pub struct Judged {
     pub medians: Vec<Option<Median>>,
     /// By arm: what may be said against the baseline. None for the baseline, and where either failed.
     pub comparisons: Vec<Option<Comparison>>,
+}
+
+/// An arm held against a limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Excess {
+    /// Median of its values over the baseline's.
+    pub ratio: f64,
+    /// The 95 % interval of that.
+    pub interval: [f64; 2],
+    /// Whether it lies above the limit: the whole interval does, and by the test against the limit it is no chance.
+    pub is_shown: bool,
 }
 
 /// An arm's own figure.
@@ -96,6 +107,28 @@ impl Analysis {
     /// Whether an arm did something else than the baseline.
     pub fn has_fault(&self) -> bool {
         self.findings().any(|finding| finding.is_fault)
+    }
+
+    /// Whether arms have more of a metric than the baseline by more than a factor: of the only subject, or of the mean of
+    /// all. Left out are the baseline, its control, and other allocators. None if an arm failed.
+    pub fn excesses(&self, metric: usize, factor: f64) -> Vec<(&str, Option<Excess>)> {
+        let (arms, rows) = (&self.measured.arms, &self.measured.rows);
+        let of = |arm: usize| match &rows[..] {
+            [row] => row.log_ratios(arm, BASELINE, metric),
+            _ => mean_ratios(&self.measured, metric)[arm].clone(),
+        };
+        let held: Vec<usize> = (CONTROL + 1..arms.len()).filter(|arm| !arms[*arm].is_peer).collect();
+        let over_limit = |ratios: Vec<f64>| ratios.iter().map(|ratio| ratio - factor.ln()).collect::<Vec<f64>>();
+        let ratios: Vec<Option<Vec<f64>>> = held.iter().map(|arm| of(*arm).map(over_limit)).collect();
+        let all: Vec<Vec<f64>> = ratios.iter().flatten().cloned().collect();
+        let mut compared = statistics::compare(&all, &mut Rng::with_seed(self.measured.plan.seed)).into_iter();
+        let excess = |compared: Comparison| Excess {
+            ratio: compared.ratio * factor,
+            interval: compared.interval.map(|bound| bound * factor),
+            is_shown: compared.verdict == Verdict::More && compared.interval[0] > 1.0,
+        };
+        let excesses = ratios.iter().map(|ratios| ratios.as_ref().and_then(|_| compared.next()).map(excess));
+        held.iter().map(|arm| arms[*arm].name.as_str()).zip(excesses).collect()
     }
 
     /// Whether so few blocks could have shown a difference at all, with so many candidates.
@@ -168,6 +201,22 @@ mod tests {
         assert_eq!((wall[OURS].unwrap().p, wall[PEER].unwrap().p), (2.0 * least, 2.0 * least));
         assert!(wall[CONTROL].unwrap().p > 0.05);
         assert!(wall[BASELINE].is_none() && wall[BROKEN].is_none());
+    }
+
+    /// Ours takes 0.9 × the baseline's time, with a spread of 2 %, and a peer is held against nothing.
+    #[test]
+    fn excess_is_shown_above_the_limit_only() {
+        for subjects in [&["store"][..], &["larson", "store"]] {
+            let analysis = example::analysis(subjects);
+            let shown = |factor| {
+                let [("ours", Some(ours)), ("broken", None)] = analysis.excesses(0, factor)[..] else {
+                    panic!("{:?}", analysis.excesses(0, factor));
+                };
+                assert!((ours.ratio / 0.9 - 1.0).abs() < 0.01 && ours.interval[0] < ours.ratio, "{ours:?}");
+                ours.is_shown
+            };
+            assert_eq!([0.85, 0.9, 0.95, 1.0].map(shown), [true, false, false, false]);
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is compared: the same program with another allocator, with other settings of ours, or with other words on its command line. The
-//! loader decides which malloc a program gets, and all it is told is LD_PRELOAD.
+//! What is compared: the same program with another allocator, with other settings of ours, or with other words on its command line; or several
+//! commands. The loader decides which malloc a program gets, and all it is told is LD_PRELOAD.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -28,6 +28,8 @@ pub struct Arm {
     pub settings: Option<String>,
     /// What is added to the program's arguments, where a program has the arms inside.
     pub words: Vec<String>,
+    /// What runs in place of the subject's program: the file, and all arguments.
+    pub command: Option<(PathBuf, Vec<OsString>)>,
     /// Whether it is somebody else's allocator, against the best of which ours is held.
     pub is_peer: bool,
 }
@@ -35,7 +37,7 @@ pub struct Arm {
 impl Arm {
     /// Nothing preloaded.
     pub fn glibc() -> Self {
-        Self { name: GLIBC.to_owned(), library: None, settings: None, words: Vec::new(), is_peer: false }
+        Self { name: GLIBC.to_owned(), library: None, settings: None, words: Vec::new(), command: None, is_peer: false }
     }
 
     /// A library that stands for itself.
@@ -53,13 +55,26 @@ impl Arm {
         Self { name: name.into(), words: vec![word.into()], ..Self::glibc() }
     }
 
+    /// A command of its own, in the user's own environment.
+    pub fn command(name: impl Into<String>, path: impl Into<PathBuf>, words: Vec<OsString>) -> Self {
+        Self { command: Some((path.into(), words)), name: name.into(), ..Self::glibc() }
+    }
+
     /// The same again, as a control: whatever differs between the two is chance.
     pub fn again(&self) -> Self {
         Self { name: format!("{} again", self.name), is_peer: false, ..self.clone() }
     }
 
-    /// Where its allocator comes from.
+    /// Whether there is more to say of it than its name.
+    pub fn has_origin(&self) -> bool {
+        self.library.is_some() || self.command.is_some()
+    }
+
+    /// Where its allocator comes from, or the command.
     pub fn origin(&self) -> String {
+        if let Some((_, words)) = &self.command {
+            return words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        }
         let library =
             self.library.as_ref().map_or("nothing preloaded".to_owned(), |library| library.display().to_string());
         let settings = self.settings.as_ref().map_or(String::new(), |settings| format!(" with {settings}"));
@@ -70,6 +85,10 @@ impl Arm {
     /// Changes a program's arguments and its environment to this arm's, whatever the user's own says: arms must differ in nothing else.
     /// `also` are settings that a row asks for of all arms that have some.
     pub fn apply(&self, program: &mut Program, also: Option<&str>) {
+        if let Some((path, words)) = &self.command {
+            (program.path, program.arguments) = (path.clone(), words.clone());
+            return;
+        }
         program.arguments.extend(self.words.iter().map(OsString::from));
         let environment = &mut program.environment;
         environment.remove(&OsString::from(PRELOAD));
@@ -186,6 +205,10 @@ mod tests {
         assert_eq!(program.environment[&OsString::from("COMMENSAL_CONF")], "keep:1");
         let program = under(&lean, Some("possible_cpus:2"));
         assert_eq!(program.environment[&OsString::from("COMMENSAL_CONF")], "keep:1,possible_cpus:2");
+        let command = Arm::command("sleep", "/bin/sleep", vec!["sleep".into(), "1".into()]);
+        let program = under(&command, None);
+        assert_eq!((program.path, program.environment.len()), (PathBuf::from("/bin/sleep"), 2), "the user's own");
+        assert_eq!((program.arguments.len(), command.origin().as_str()), (2, "sleep 1"));
         let told = Arm::told("lazy and cached", "lazy-and-cached").again();
         assert_eq!(under(&told, None).arguments, ["true", "lazy-and-cached"]);
         assert_eq!(told.origin(), "nothing preloaded, told lazy-and-cached");

@@ -26,7 +26,7 @@ use crate::arm::Arm;
 use crate::finding::{Finding, Witness};
 use crate::metric::{self, Metric};
 use crate::parameters::Parameters;
-use crate::process::{End, Interrupt, Program, Run, Starter};
+use crate::process::{Counter, End, Interrupt, Program, Run, Starter};
 use crate::progress::Progress;
 
 /// How long the very first run may take if no limit was given.
@@ -64,10 +64,17 @@ pub struct Subject {
 impl Subject {
     /// A program of which the time and the memory count.
     pub fn of_program(name: &str, program: Program) -> Self {
-        let read = |run: &Run, _: &str| Some(metric::figures(&run.cost));
+        let read = |run: &Run, _: &str| Some([&metric::figures(&run.cost)[..], &run.counted].concat());
         let (parameters, metrics) = (Parameters::of_workload(name), metric::OF_A_RUN.to_vec());
         let (prints_the_same, must_succeed, draws_lots) = (true, false, false);
         Self { parameters, program, settings: None, metrics, read, prints_the_same, must_succeed, draws_lots }
+    }
+
+    /// The same, of which these counters count, too.
+    pub fn counted_by(mut self, counters: &[Counter]) -> Self {
+        self.metrics.extend(counters.iter().map(|counter| counter.metric));
+        self.program.counters = counters.to_vec();
+        self
     }
 
     /// What tables call it.

@@ -103,6 +103,15 @@ struct ComparisonObject {
     document: Option<Documented>,
 }
 
+/// What programs read of a verdict.
+pub(crate) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Less => "faster",
+        Verdict::More => "slower",
+        Verdict::NotShown => "no difference shown",
+    }
+}
+
 /// Puts a result into the form: one measurement, or several that were made one after the other.
 pub fn object(experiment: &str, machine: &Machine, parts: &[(&Analysis, &[Documented])]) -> Object {
     let measured = || parts.iter().map(|(analysis, _)| &analysis.measured);
@@ -216,11 +225,7 @@ impl Object {
                     ci95: compared.interval,
                     p: compared.p,
                     mde: compared.detectable,
-                    verdict: match compared.verdict {
-                        Verdict::Less => "faster",
-                        Verdict::More => "slower",
-                        Verdict::NotShown => "no difference shown",
-                    },
+                    verdict: word(compared.verdict),
                     document: documents.iter().find(is_it).cloned(),
                 });
             }

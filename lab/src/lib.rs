@@ -1,9 +1,9 @@
 //! Honest measurement: programs side by side under several allocators, what may be said about them, and how it is shown.
 //!
 //! From below: `process` runs one program, `parameters` say which, `arm` says what differs, `blocks` orders the runs, `finding` watches what they do,
-//! the package `statistics` knows the rules, `analysis` applies them, and `table`, `report` and `json` show what came out. `experiment` is the
+//! the package `statistics` knows the rules, `analysis` applies them, and `table`, `report`, `json` and `spreadsheet` show what came out. `experiment` is the
 //! frame of the lab's experiments. `profile` says what takes how long on simulated machines,
-//! and `forecast` what follows from that. `suite` has what allocators are compared by. `answers` has simulated runs made, here or in parts elsewhere, and `part` joins those.
+//! and `forecast` what follows from that. `suite` has what allocators are compared by. `answers` has simulated runs made.
 
 pub mod analysis;
 pub mod answers;
@@ -18,19 +18,22 @@ pub mod json;
 pub mod machine;
 pub mod metric;
 pub mod parameters;
-pub mod part;
 pub mod process;
 pub mod profile;
 mod progress;
 pub mod report;
 pub mod sheet;
+pub mod spreadsheet;
 pub mod suite;
 pub mod table;
 
-/// The commit that this was built from; with a plus if the tree had changes of its own when it was built, or has some now, which
+/// The commit that this was built from, with a plus if the tree had changes then; empty if it was built without git.
+pub const BUILT_FROM: &str = env!("LAB_COMMIT");
+
+/// [`BUILT_FROM`], or "unknown"; with a plus if the tree had changes of its own when it was built, or has some now, which
 /// may be in what is measured.
 pub fn commit() -> String {
-    let built = env!("LAB_COMMIT");
+    let built = if BUILT_FROM.is_empty() { "unknown" } else { BUILT_FROM };
     let status = std::process::Command::new("git")
         .args(["-C", env!("CARGO_MANIFEST_DIR"), "status", "--porcelain", "--untracked-files=no"])
         .output();

@@ -37,6 +37,21 @@ impl Sheet {
         lines(&table)
     }
 
+    /// As a table of Markdown.
+    pub fn markdown(&self) -> String {
+        let line = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | ").replace('\n', "<br>"));
+        let rule = self.headings.iter().map(|(_, side)| if *side == Side::Right { "--:" } else { ":--" });
+        let escape = |text: &String| text.trim().replace('|', "\\|");
+        let headings: Vec<String> = self.headings.iter().map(|(heading, _)| escape(heading)).collect();
+        let mut text = line(headings.iter().map(String::as_str).collect()) + &line(rule.collect());
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(escape).collect();
+            let all = (0..self.headings.len()).map(|at| cells.get(at).map_or("", String::as_str));
+            text += &line(all.collect());
+        }
+        text
+    }
+
     fn table(&self) -> Table {
         let cell = |text: &String, side: &Side| Cell::new(text).set_alignment(*side);
         let mut table = Table::new();
@@ -58,4 +73,17 @@ impl std::fmt::Display for Sheet {
 /// The style pads the last column, too.
 fn lines(table: &Table) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markdown_has_all_cells_and_escapes_bars() {
+        let mut sheet = Sheet::new([("a|b", Side::Left), ("c", Side::Right)]);
+        sheet.add(["one\ntwo", "1"]);
+        sheet.add(["short"]);
+        assert_eq!(sheet.markdown(), "| a\\|b | c |\n| :-- | --: |\n| one<br>two | 1 |\n| short |  |\n");
+    }
 }

@@ -40,7 +40,7 @@ pub fn how(analysis: &Analysis) -> String {
         duration(measured.elapsed.as_secs_f64()),
         crate::commit(),
     );
-    for arm in measured.arms.iter().filter(|arm| arm.library.is_some() && arm.name != measured.arms[CONTROL].name) {
+    for arm in measured.arms.iter().filter(|arm| arm.has_origin() && arm.name != measured.arms[CONTROL].name) {
         let _ = writeln!(text, "    {:12} {}", arm.name, arm.origin());
     }
     text

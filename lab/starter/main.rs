@@ -6,7 +6,7 @@
 //!
 //! It starts one program, as its arguments say: how often one after the other, where, the program's file, and the program's own arguments.
 //! The environment is the program's. Between the two readings of the clock are vfork, execve and wait4, and nothing else. What came of it goes into a
-//! pipe (protocol.rs). Orphans of what was started become children of this process, so that none is overlooked: it stays until the lab, which
+//! socket (protocol.rs). Orphans of what was started become children of this process, so that none is overlooked: it stays until the lab, which
 //! looks for them, ends it. When the lab ends, it is killed, and so is what runs.
 #![no_std]
 #![no_main]
@@ -17,10 +17,11 @@ use core::arch::{asm, naked_asm};
 use core::panic::PanicInfo;
 use core::ptr;
 
-use protocol::{REPLY, Reply};
+use protocol::{GO, REPLY, Reply};
 
 /// Numbers of system calls.
 mod call {
+    pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const PAUSE: usize = 34;
     pub const EXECVE: usize = 59;
@@ -90,6 +91,9 @@ unsafe extern "C" fn serve(stack: *const usize) -> ! {
         (number(*words), Program { directory, path, arguments, environment, error: 0 })
     };
     prepare();
+    if !may_begin() {
+        exit(NOT_STARTED);
+    }
     let mut reply = Reply::default();
     for _ in 0..times {
         once(&mut program, &mut reply);
@@ -123,6 +127,18 @@ fn prepare() {
     unsafe { system(call::PRCTL, [SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0]) };
     // SAFETY: nobody uses it yet.
     unsafe { (&raw mut STACK).cast::<u8>().add(size_of::<Stack>() - 1).write_volatile(0) };
+}
+
+/// Waits for the lab; false if that is gone.
+fn may_begin() -> bool {
+    let mut byte = 0u8;
+    loop {
+        // SAFETY: the kernel writes one byte there.
+        let read = unsafe { system(call::READ, [REPLY as usize, (&raw mut byte).addr(), 1, 0, 0, 0]) };
+        if read != INTERRUPTED {
+            return read == 1 && byte == GO;
+        }
+    }
 }
 
 /// What is measured must not outlive who measures, however that ends.

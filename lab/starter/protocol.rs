@@ -1,8 +1,11 @@
-//! What the starter tells the lab.
+//! What the starter and the lab tell each other.
 
 /// The starter's descriptor besides the first three, which are those of the programs that it starts. It is high, so that what has a low one in the
 /// lab is not replaced before the starter runs: the starter itself, or the pipe that tells why it could not be.
 pub const REPLY: i32 = 60;
+
+/// What the lab writes into that descriptor once the starter may begin: it has opened the counters by then.
+pub const GO: u8 = 1;
 
 /// What came of a program.
 #[repr(C)]

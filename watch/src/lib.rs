@@ -14,6 +14,7 @@ pub mod process;
 pub mod reference;
 #[cfg(test)]
 mod sample;
+pub mod series;
 pub mod server;
 pub mod text;
 pub mod units;

@@ -80,6 +80,12 @@ pub static OF_KERNEL: Table = Table::of_figures(&[
     of_process("threads", Unit::Count, "Threads of the process."),
 ]);
 
+/// The values of [`OF_KERNEL`]; zeroes if the process has ended, but for the age of its page.
+pub fn of_kernel(process: &Process) -> [u64; 3] {
+    let (resident_bytes, threads) = process.kernel.as_ref().map_or((0, 0), |it| (it.resident_bytes, it.threads));
+    [process.age_ns(), resident_bytes, threads]
+}
+
 /// Of processes of one number the kernel knows only one.
 const fn of_process(name: &'static str, unit: Unit, says: &'static str) -> Figure {
     Figure { topic: "process", name, kind: Kind::Gauge, unit, together: Together::Most, says }
@@ -95,10 +101,7 @@ impl Collector for Scrape {
                 _ => metric.encode_gauge(&value)?,
             }
         }
-        let told = |process: &&Process| {
-            let kernel = process.kernel.clone().unwrap_or_default();
-            (labels(process), vec![process.age_ns(), kernel.resident_bytes, kernel.threads])
-        };
+        let told = |process: &&Process| (labels(process), of_kernel(process).to_vec());
         metrics(&mut encoder, &OF_KERNEL, running.iter().map(told))?;
         (0..TABLES.len()).try_for_each(|number| {
             let rows = running.iter().flat_map(|process| rows_of(process, number));

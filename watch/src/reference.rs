@@ -11,7 +11,8 @@ A process under `commensal run`, or with `observe:on` in its settings, writes it
 This is a file with mode 0600 in the user's runtime directory.
 
 `commensal stat` lists the processes that have a page, and `commensal stat PID` prints all figures of one. With
-`--json`, figures have the names below. `commensal stat --clear` removes the pages of processes that are gone.
+`--json`, figures have the names below. `commensal stat PID 1` prints a line each second.
+`commensal stat --clear` removes the pages of processes that are gone.
 
 Each layout of the page has a version. The command refuses pages of another version.
 

@@ -44,7 +44,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 }
 
 /// Runs each until one fails.
-fn run_steps<S>(steps: &[(&'static str, S)], mut run: impl FnMut(&S) -> Result<(), String>) -> Result<(), String> {
+pub fn run_steps<S>(steps: &[(&'static str, S)], mut run: impl FnMut(&S) -> Result<(), String>) -> Result<(), String> {
     let mut times = Vec::new();
     let start_of_all = Instant::now();
     let outcome = steps.iter().try_for_each(|(name, step)| {
@@ -87,7 +87,7 @@ impl Drop for Release {
     }
 }
 
-fn cargo(root: &Path, args: &[&str]) -> Result<(), String> {
+pub fn cargo(root: &Path, args: &[&str]) -> Result<(), String> {
     succeeds(Command::new(env!("CARGO")).args(args).current_dir(root))
 }
 

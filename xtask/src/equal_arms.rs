@@ -52,7 +52,7 @@ fn verdicts(root: &Path, blocks: &str, program: &[&str]) -> Result<Vec<String>, 
     let command = root.join("target/release/commensal");
     let output = Command::new(&command)
         .current_dir(root)
-        .args(["compare", "--arm", "a=", "--arm", "b=", "--blocks", blocks, "--json", "-", "--"])
+        .args(["compare", "--arm", "a=", "--arm", "b=", "--blocks", blocks, "--format", "json", "--"])
         .args(program)
         .output()
         .map_err(|error| format!("{} cannot be started ({error}); run cargo build --release", command.display()))?;

@@ -17,8 +17,14 @@ pub struct Library {
 
 /// Builds it in the target directory that this program lies in.
 pub fn build(root: &Path) -> Result<Library, String> {
-    let made = release(root, &["--package", "malloc"])?;
-    Ok(Library { shared: made.join("libcommensal.so"), archive: made.join("libcommensal.a") })
+    Ok(Library::in_folder(&release(root, &["--package", "malloc"])?))
+}
+
+impl Library {
+    /// The library that lies in a folder of cargo's.
+    pub fn in_folder(made: &Path) -> Self {
+        Library { shared: made.join("libcommensal.so"), archive: made.join("libcommensal.a") }
+    }
 }
 
 /// The name by which programs that are linked with a library ask for it.

@@ -11,6 +11,7 @@ mod charts;
 mod ci;
 mod crates;
 mod equal_arms;
+mod fuzz;
 mod golden;
 mod header;
 mod install;
@@ -19,10 +20,12 @@ mod markdown;
 mod misuse;
 mod mutants;
 mod nightly;
+mod package;
 mod pages;
 mod portable;
 mod prose;
 mod reference;
+mod release;
 mod simulated_manifests;
 mod tidy;
 mod tokens;
@@ -147,9 +150,35 @@ enum Task {
         /// The folder that gets lib/ and include/, such as /usr/local
         #[arg(long)]
         prefix: PathBuf,
+        /// The folder for libraries, from the prefix, such as lib64
+        #[arg(long, default_value = "lib")]
+        libdir: String,
         /// The folder that stands for the root while a package is made
         #[arg(long)]
         destdir: Option<PathBuf>,
+    },
+    /// Fuzz malloc and each parser: settings, statistics pages, profiles; needs a C++ compiler
+    Fuzz {
+        /// For how long, all together
+        #[arg(long, default_value_t = 4.0)]
+        minutes: f64,
+        /// Only this target
+        only: Option<String>,
+    },
+    /// The release checklist: all that must be so before a version goes out; then the tag, and the crates are published
+    Release {
+        /// Only what can be undone: no tag, and nothing is published. CI's own steps are left out
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Make the archive and the Debian packages in target/package/out, with their checksums
+    Package {
+        /// Build a second time at another place: both must be the same, byte for byte
+        #[arg(long)]
+        twice: bool,
+        /// Install them in a fresh system of this suite of Debian, use them there and remove them; needs root and debootstrap
+        #[arg(long = "try", value_name = "SUITE")]
+        suites: Vec<String>,
     },
     /// Make the manifests that compile packages once more, on the simulated machine
     Manifests,
@@ -206,7 +235,10 @@ fn main() -> ExitCode {
             mutants::run(&root(), &choice)
         }
         Task::Misuse { options } => misuse::run(&root(), &options),
-        Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
+        Task::Install { prefix, libdir, destdir } => install::run(&root(), &prefix, &libdir, destdir.as_deref()),
+        Task::Fuzz { minutes, only } => fuzz::run(&root(), minutes, only.as_deref()),
+        Task::Release { dry_run } => release::run(&root(), dry_run),
+        Task::Package { twice, suites } => package::run(&root(), twice, &suites),
         Task::Pages { command } => pages::run(&root(), &command),
         Task::Soak { minutes } => library::soak(&root(), minutes),
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),

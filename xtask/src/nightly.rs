@@ -42,7 +42,7 @@ const fn step(name: &'static str, words: [&'static str; 2], figures: fn(&str) ->
     Step { name, words, figures, minutes }
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 17] = [
     step("explore", ["xtask explore --minutes 60", "xtask explore --minutes 1"], explored, [62.0, 3.0]),
     step(
         "mutants",
@@ -90,6 +90,13 @@ const STEPS: [Step; 15] = [
     ),
     step("equal-arms", ["xtask equal-arms", "xtask equal-arms 10"], |said| last_with(said, "in all "), [2.0, 1.0]),
     step("alone", ["xtask alone"; 2], |said| last_with(said, "is the same"), [2.0; 2]),
+    step("fuzz", ["xtask fuzz --minutes 60", "xtask fuzz --minutes 1"], fuzzed, [66.0, 5.0]),
+    step(
+        "packages",
+        ["xtask package --twice --try bookworm --try sid", "xtask package --try bookworm"],
+        |said| last_with(said, "without a trace"),
+        [15.0, 7.0],
+    ),
     step("installed", ["xtask installed"; 2], |said| last_with(said, "installed: "), [3.0; 2]),
     step("portable", ["xtask portable"; 2], |said| last_with(said, "portable: "), [4.0; 2]),
     step("semver", ["xtask semver"; 2], |said| last_with(said, "semver: "), [5.0; 2]),
@@ -222,6 +229,12 @@ fn sums(said: &str, words: [&str; 2]) -> (u64, [u64; 2]) {
 fn explored(said: &str) -> String {
     let (protocols, [runs, steps]) = sums(said, [" runs,", " million steps"]);
     format!("{protocols} protocols, {runs} runs, {steps} million steps")
+}
+
+/// What the fuzzer says of each target.
+fn fuzzed(said: &str) -> String {
+    let (targets, [runs, inputs]) = sums(said, [" runs,", " inputs reached"]);
+    format!("{targets} targets, {runs} runs, {inputs} inputs")
 }
 
 /// What torture says of each mode: sections and grace periods.

@@ -1,7 +1,7 @@
 //! Finding the library that the command preloads.
 //!
 //! In this order: the file that COMMENSAL_LIBRARY names; `libcommensal.so` beside the command, where `cargo build` puts it;
-//! the library that is embedded in the command (see `build.rs`), which `cache` writes to a file first. The loader splits
+//! a library of this version in the `lib` folders of the command's prefix, where packages put it; the library that is embedded in the command (see `build.rs`), which `cache` writes to a file first. The loader splits
 //! LD_PRELOAD at spaces and colons, which cannot be quoted. So a library in a directory with such a name is copied to the
 //! cache, too.
 
@@ -69,9 +69,8 @@ fn locate() -> Result<PathBuf, Failure> {
     }
     let command =
         std::env::current_exe().map_err(|error| Failure::ours(format!("cannot find its own executable ({error})")))?;
-    let beside = command.with_file_name(FILE_NAME);
-    if beside.is_file() {
-        return Ok(beside);
+    if let Some(found) = places(&command).find(|place| place.is_file()) {
+        return Ok(found);
     }
     match EMBEDDED {
         Some(bytes) => cache::store(bytes),
@@ -80,6 +79,14 @@ fn locate() -> Result<PathBuf, Failure> {
             command.display()
         ))),
     }
+}
+
+/// Where a library may lie that belongs to this command, for builds and packages.
+fn places(command: &Path) -> impl Iterator<Item = PathBuf> {
+    let prefix = command.ancestors().nth(2).map(Path::to_owned).unwrap_or_default();
+    let installed = ["lib", "lib64", "lib/x86_64-linux-gnu"];
+    let installed = installed.map(|folder| prefix.join(folder).join(format!("{FILE_NAME}.{OWN_VERSION}")));
+    [command.with_file_name(FILE_NAME)].into_iter().chain(installed)
 }
 
 /// The same library at a path that LD_PRELOAD can hold. The loader also expands `$` there.

@@ -12,7 +12,7 @@ use profiles::profile::{Measure, Profile};
 use serde_json::{Value, json};
 use watch::units;
 
-use super::{Which, print, read, warn, words};
+use super::{Cut, Which, print, read, warn, words};
 use crate::failure::Failure;
 
 /// Compare two profiles: which call sites grew, most first, and which shrank
@@ -27,17 +27,8 @@ pub struct Diff {
     #[command(flatten)]
     which: Which,
 
-    /// How many call sites that grew to show, and how many that shrank
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    rows: usize,
-
-    /// How many functions of each stack to show; stacks that agree in these are one call site
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
-    depth: u16,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    cut: Cut,
 }
 
 /// Shows a table.
@@ -51,10 +42,10 @@ pub fn diff(request: &Diff) -> Result<ExitCode, Failure> {
         return Err(Failure::ours(format!("{file}: has no figures for {option}, as {} has", request.after.display())));
     }
     let rebuilt = diff::rebuilt(&before, &after);
-    let changes = diff::changes(&before, &after, measure, request.depth.into());
+    let changes = diff::changes(&before, &after, measure, request.cut.depth.into());
     let grown = changes.partition_point(|change| change.growth() >= 0);
-    let shrunk = grown.max(changes.len().saturating_sub(request.rows));
-    let shown: Vec<&Change> = changes[..grown.min(request.rows)].iter().chain(&changes[shrunk..]).collect();
+    let shrunk = grown.max(changes.len().saturating_sub(request.cut.rows));
+    let shown: Vec<&Change> = changes[..grown.min(request.cut.rows)].iter().chain(&changes[shrunk..]).collect();
     let is_sure = |change: &Change| {
         let gaps = [before.mean_gap_bytes, after.mean_gap_bytes];
         estimate::differ([change.before, change.after], gaps)
@@ -93,7 +84,7 @@ pub fn diff(request: &Diff) -> Result<ExitCode, Failure> {
         };
         format!("{text}\n{}{rest}{legend}", sheet(&shown, is_sure))
     };
-    print(request.json, json, text)
+    print(request.cut.json, json, text)
 }
 
 fn heading(before: &Profile, after: &Profile, measure: Measure) -> String {

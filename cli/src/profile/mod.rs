@@ -12,7 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, Command, Subcommand};
 use profiles::profile::{Measure, Profile};
 use profiles::read::gzipped;
 use profiles::{Opened, flame};
@@ -20,7 +21,7 @@ use serde_json::Value;
 use watch::units;
 
 use crate::failure::Failure;
-use crate::places;
+use crate::{places, usage};
 
 /// Show, draw and compare heap profiles
 ///
@@ -120,6 +121,35 @@ impl Which {
         let note = format!("nothing is {}; these blocks were {}", usual.word(), found.word());
         Ok((found, Some(note)))
     }
+}
+
+/// How many rows a table has, and how it is printed.
+#[derive(Args)]
+struct Cut {
+    /// How many rows to show; of a difference, how many that grew, and how many that shrank
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    rows: usize,
+
+    /// How many functions of each stack to show; stacks that agree in these are one call site
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    depth: u16,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The line for a misspelt command of `profile`, which the parser takes for a PID.
+pub fn misspelt(words: impl IntoIterator<Item = String>) -> Option<String> {
+    let mut words = words.into_iter().skip_while(|word| word.starts_with("--color"));
+    let word = (words.next()? == "profile").then(|| words.next())??;
+    if word.starts_with('-') || word.parse::<u32>().is_ok() {
+        return None;
+    }
+    let known = Verb::augment_subcommands(Command::new("profile"));
+    let error = known.try_get_matches_from(["profile", &word]).err()?;
+    let line = (error.kind() == ErrorKind::InvalidSubcommand).then(|| usage::line(&error))?;
+    line.contains("did you mean").then_some(line)
 }
 
 /// Does what is asked.

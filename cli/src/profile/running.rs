@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use commensal_runtime::heap::control::SAMPLE;
+use commensal_runtime::settings::TABLE;
 
 use super::show::Table;
 use super::warn;
@@ -27,7 +28,7 @@ pub struct Running {
     stop: bool,
 
     /// With --start, the mean number of KiB that are allocated between two samples
-    #[arg(long, value_name = "KIB", default_value_t = 512, requires = "start", value_parser = clap::value_parser!(u32).range(1..=4_194_303))]
+    #[arg(long, value_name = "KIB", default_value = usual_gap(), requires = "start", value_parser = clap::value_parser!(u32).range(1..=4_194_303))]
     gap: u32,
 
     /// Write the profile to this file, and show nothing
@@ -40,6 +41,12 @@ pub struct Running {
 
     #[command(flatten)]
     table: Table,
+}
+
+/// The setting's default.
+fn usual_gap() -> &'static str {
+    let setting = TABLE.iter().find(|setting| setting.key == "profile.gap_kib");
+    setting.expect("the table has it").default
 }
 
 /// Does what is asked.

@@ -10,7 +10,7 @@ use profiles::table::{self, Key, Row};
 use serde_json::{Value, json};
 use watch::units;
 
-use super::{Which, open, print, words};
+use super::{Cut, Which, open, print, words};
 use crate::failure::Failure;
 
 /// Show bytes and blocks by call site
@@ -33,17 +33,8 @@ pub struct Table {
     #[arg(long, value_enum, default_value_t = By::Site)]
     by: By,
 
-    /// How many rows to show
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    rows: usize,
-
-    /// How many functions of each stack to show; stacks that agree in these are one call site
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
-    depth: u16,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    cut: Cut,
 }
 
 /// By which fact samples are summed.
@@ -98,7 +89,7 @@ impl Table {
     pub fn show(&self, file: &Path, warnings: &[String], profile: &Profile) -> Result<ExitCode, Failure> {
         let usual = (self.by == By::Lifetime).then_some(Measure::Allocated);
         let (measure, note) = self.which.of(file, profile, usual)?;
-        let rows = table::rows(profile, measure, self.by.fact(self.depth));
+        let rows = table::rows(profile, measure, self.by.fact(self.cut.depth));
         let json = || {
             json!({
                 "measure": words::option(measure).trim_start_matches('-'),
@@ -107,14 +98,14 @@ impl Table {
                 "mean_gap_bytes": profile.mean_gap_bytes,
                 "lost_samples": profile.lost_samples,
                 "comments": profile.comments,
-                "rows": rows.iter().take(self.rows).map(|row| row_json(row, self.by)).collect::<Value>(),
+                "rows": rows.iter().take(self.cut.rows).map(|row| row_json(row, self.by)).collect::<Value>(),
                 "warnings": warnings,
                 "note": note,
             })
         };
         let text = || {
             let note = note.as_ref().map(|note| format!("{note}\n")).unwrap_or_default();
-            let shown = rows.len().min(self.rows);
+            let shown = rows.len().min(self.cut.rows);
             let left = rows[shown..].iter().fold(0_u64, |sum, row| sum.saturating_add(row.own.bytes));
             let sheet = sheet(profile, measure, self.by, &rows[..shown]);
             let heading = words::heading(profile, measure);
@@ -124,7 +115,7 @@ impl Table {
                 words::rest(rows.len(), shown, left)
             )
         };
-        print(self.json, json, text)
+        print(self.cut.json, json, text)
     }
 }
 

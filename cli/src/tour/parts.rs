@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn tour_reads_the_best_round_at_the_depth() {
-        let run = Run { end: End::Exited(0), cost: lab::process::Cost::default(), left_running: false };
+        let run =
+            Run { end: End::Exited(0), cost: lab::process::Cost::default(), counted: Vec::new(), left_running: false };
         assert_eq!(read_pair(&run, "1 6.000 6.500\n64 4.970 5.100\n1000 7.0 8.0\n"), Some(vec![4.97]));
         assert_eq!(read_pair(&run, "nothing"), None);
     }

@@ -22,7 +22,7 @@ use statistics::{Comparison, Verdict};
 use tempfile::TempDir;
 
 use crate::analysis::Analysis;
-use crate::answers::{Answers, Shard};
+use crate::answers::Answers;
 use crate::arm::Arm;
 use crate::json::{self, Documented, Object};
 use crate::machine::Machine;
@@ -179,22 +179,17 @@ impl Claim {
 /// Measures, on a simulated machine all runs first, several at a time; and says what had been predicted.
 pub fn measure(experiment: &Experiment, setting: &Setting) -> Result<Outcome> {
     if setting.machine.is_simulated() {
-        list(experiment, setting)?;
+        setting.answers.list(|| evaluate(experiment, setting))?;
         // What fails is run again where it is looked at, and told there.
-        if let Err(error) = setting.answers.make(Shard::WHOLE, &setting.command, &setting.interrupt) {
+        if let Err(error) = setting.answers.make(&setting.command, &setting.interrupt) {
             anyhow::ensure!(!setting.interrupt.seen(), error);
         }
     }
     evaluate(experiment, setting)
 }
 
-/// Lists which simulated runs it needs.
-pub fn list(experiment: &Experiment, setting: &Setting) -> Result<()> {
-    setting.answers.list(|| evaluate(experiment, setting))
-}
-
 /// The outcome of what was measured, or was simulated before.
-pub fn evaluate(experiment: &Experiment, setting: &Setting) -> Result<Outcome> {
+fn evaluate(experiment: &Experiment, setting: &Setting) -> Result<Outcome> {
     let mut outcome = (experiment.measure)(setting)?;
     outcome.predicted = predicted::held(experiment, setting, &outcome.claims)?;
     Ok(outcome)

@@ -5,6 +5,8 @@
 
 #[path = "../../starter/protocol.rs"]
 mod protocol;
+
+pub mod counters;
 mod starter;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+pub use counters::Counter;
 pub use starter::Starter;
 
 /// A program with its arguments, its environment and where it runs.
@@ -34,6 +37,8 @@ pub struct Program {
     pub directory: Option<PathBuf>,
     /// How often it runs, one after the other, as one measurement.
     pub times: u32,
+    /// What is counted of it and of all that it starts; only if it runs once.
+    pub counters: Vec<Counter>,
 }
 
 impl Program {
@@ -45,6 +50,7 @@ impl Program {
             environment: std::env::vars_os().collect(),
             directory: None,
             times: 1,
+            counters: Vec::new(),
         }
     }
 
@@ -106,12 +112,14 @@ impl fmt::Display for End {
 }
 
 /// One run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// How it ended.
     pub end: End,
     /// What it cost; of little meaning if it did not end by itself.
     pub cost: Cost,
+    /// What the program's counters counted.
+    pub counted: Vec<f64>,
     /// Whether processes that it had started went on and had to be ended.
     pub left_running: bool,
 }

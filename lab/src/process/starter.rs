@@ -5,22 +5,23 @@
 //! killed with its group; what escaped from the group became a child of the starter when its parent died, and is found there.
 
 use std::fs::{self, File};
-use std::io::{self, PipeReader, Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::protocol::{REPLY, Reply};
+use super::protocol::{GO, REPLY, Reply};
 use super::{Cost, End, Interrupt, Program, Run};
 
 const STARTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/starter"));
@@ -62,6 +63,7 @@ impl Starter {
 
     /// Runs a program to its end, or for as long as `limit` lets it. None if Ctrl-C came first.
     pub fn run(&mut self, program: &Program, limit: Duration) -> Result<Option<Run>> {
+        ensure!(program.counters.is_empty() || program.times == 1, "a program that is counted runs once");
         for file in &mut self.printed {
             file.set_len(0)?;
             file.rewind()?;
@@ -84,11 +86,13 @@ impl Starter {
             Waited::TooMuch => (End::PrintedTooMuch(OUTPUT_LIMIT_BYTES), false),
             Waited::Ended => (end_of(&reply), reply.left_running != 0),
         };
-        Ok(Some(Run { end, cost: cost_of(&reply, program.times), left_running }))
+        let counts = program.counters.iter().zip(&mut running.counters).map(|(counter, open)| counter.count(open));
+        let counted = counts.collect::<io::Result<_>>().context("cannot read a counter")?;
+        Ok(Some(Run { end, cost: cost_of(&reply, program.times), counted, left_running }))
     }
 
     fn launch(&self, program: &Program) -> io::Result<Running> {
-        let (replies, reply) = io::pipe()?;
+        let (replies, reply) = UnixStream::pair()?;
         let (reply, cpu) = (above_reply(reply)?, self.cpu);
         let mut command = Command::new(format!("/proc/self/fd/{}", self.program.as_raw_fd()));
         command.arg0(program.times.to_string()).arg(program.directory.as_deref().unwrap_or(Path::new(".")));
@@ -104,7 +108,11 @@ impl Starter {
         };
         // SAFETY: `prepare` makes system calls only.
         unsafe { command.pre_exec(prepare) };
-        Ok(Running { starter: command.spawn()?, replies })
+        let mut running = Running { starter: command.spawn()?, replies, counters: Vec::new() };
+        let opened = program.counters.iter().map(|counter| counter.open(running.starter.id()));
+        running.counters = opened.collect::<io::Result<_>>()?;
+        running.replies.write_all(&[GO])?;
+        Ok(running)
     }
 
     /// What the last run printed to standard output and to standard error: files in memory, rewound.
@@ -150,7 +158,8 @@ impl Starter {
 /// A starter, which ends with this: nothing of a program is left by then.
 struct Running {
     starter: Child,
-    replies: PipeReader,
+    replies: UnixStream,
+    counters: Vec<perf_event::Counter>,
 }
 
 impl Running {

@@ -29,7 +29,7 @@ pub fn show(pid: Option<u32>, pause: Duration, colours: bool) -> Result<()> {
     if env::var("TERM").is_ok_and(|term| term == "dumb") {
         bail!("nothing can be drawn on this terminal (TERM is dumb); use --once, or tell by TERM what it is");
     }
-    let means = Means { colours: colours && is_unset("NO_COLOR"), unicode: speaks_unicode() };
+    let means = Means { colours, unicode: speaks_unicode() };
     let mut model = Model::new(pid, pause.as_millis() as u64);
     ending::restore_on_signals().context("signals cannot be waited for")?;
     let mut terminal = ending::take().context("the terminal cannot be used")?;
@@ -82,10 +82,6 @@ fn look(model: &mut Model) {
             }
         },
     }
-}
-
-fn is_unset(variable: &str) -> bool {
-    env::var_os(variable).is_none_or(|value| value.is_empty())
 }
 
 /// By the first of the variables that decide.

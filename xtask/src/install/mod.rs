@@ -16,7 +16,8 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::{header, library};
+use crate::header;
+use crate::library::{self, Library};
 
 const PKG_CONFIG: &str = include_str!("commensal.pc.in");
 const CMAKE: &str = include_str!("commensal-config.cmake.in");
@@ -35,10 +36,16 @@ enum What {
     Link(String),
 }
 
-/// Builds the library and installs it; below `destdir`, if there is one, as if that were the root.
-pub fn run(root: &Path, prefix: &Path, destdir: Option<&Path>) -> Result<(), String> {
+/// Builds the library and installs it; below `destdir`, if there is one, as if that were the root. `libdir` is the
+/// folder for libraries, from the prefix: `lib`, `lib64` or `lib/x86_64-linux-gnu`, as the distribution has it.
+pub fn run(root: &Path, prefix: &Path, libdir: &str, destdir: Option<&Path>) -> Result<(), String> {
+    of(&library::build(root)?, root, prefix, libdir, destdir)
+}
+
+/// The same of a library that is built.
+pub fn of(built: &Library, root: &Path, prefix: &Path, libdir: &str, destdir: Option<&Path>) -> Result<(), String> {
     let place = placed(prefix, destdir)?;
-    for file in files(root)? {
+    for file in files(built, root, libdir)? {
         let path = place.join(&file.place);
         write(&path, &file.what).map_err(|error| format!("{} cannot be installed: {error}", path.display()))?;
         println!("installed {}", path.display());
@@ -57,27 +64,32 @@ fn placed(prefix: &Path, destdir: Option<&Path>) -> Result<PathBuf, String> {
     Ok(destdir.join(below))
 }
 
-fn files(root: &Path) -> Result<Vec<Installed>, String> {
-    let built = library::build(root)?;
+fn files(built: &Library, root: &Path, libdir: &str) -> Result<Vec<Installed>, String> {
     let read = |path: &Path| fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()));
     let described = |template: &str, soname: &str| {
         let version = env!("CARGO_PKG_VERSION");
-        template.replace("@VERSION@", version).replace("@SONAME@", soname).into_bytes()
+        let up = libdir.split('/').map(|_| "..").collect::<Vec<_>>().join("/");
+        let with_place = template.replace("@LIBDIR@", libdir).replace("@UP@", &up);
+        with_place.replace("@VERSION@", version).replace("@SONAME@", soname).into_bytes()
     };
     let file = |place: &str, contents, mode| Installed { place: place.to_owned(), what: What::File(contents, mode) };
-    let link = |name: &str, to: &str| Installed { place: format!("lib/{name}"), what: What::Link(to.to_owned()) };
+    let link = |name: &str, to: &str| Installed { place: format!("{libdir}/{name}"), what: What::Link(to.to_owned()) };
     let soname = library::soname(&built.shared)?;
     let full_name = format!("libcommensal.so.{}", env!("CARGO_PKG_VERSION"));
     Ok(vec![
-        file(&format!("lib/{full_name}"), read(&built.shared)?, 0o755),
+        file(&format!("{libdir}/{full_name}"), read(&built.shared)?, 0o755),
         link(&soname, &full_name),
         link("libcommensal.so", &soname),
-        file("lib/libcommensal.a", read(&built.archive)?, 0o644),
+        file(&format!("{libdir}/libcommensal.a"), read(&built.archive)?, 0o644),
         file("include/commensal.h", read(&root.join(header::FILE))?, 0o644),
         file("include/commensal.hpp", read(&root.join(header::CXX_FILE))?, 0o644),
-        file("lib/pkgconfig/commensal.pc", described(PKG_CONFIG, &soname), 0o644),
-        file("lib/cmake/commensal/commensal-config.cmake", described(CMAKE, &soname), 0o644),
-        file("lib/cmake/commensal/commensal-config-version.cmake", described(CMAKE_VERSION, &soname), 0o644),
+        file(&format!("{libdir}/pkgconfig/commensal.pc"), described(PKG_CONFIG, &soname), 0o644),
+        file(&format!("{libdir}/cmake/commensal/commensal-config.cmake"), described(CMAKE, &soname), 0o644),
+        file(
+            &format!("{libdir}/cmake/commensal/commensal-config-version.cmake"),
+            described(CMAKE_VERSION, &soname),
+            0o644,
+        ),
     ])
 }
 

@@ -134,7 +134,12 @@ mod tests {
 
     #[test]
     fn hackbench_time_is_read_from_its_usual_line() {
-        let run = Run { end: End::Exited(0), cost: Cost { wall_s: 0.5, ..Cost::default() }, left_running: false };
+        let run = Run {
+            end: End::Exited(0),
+            cost: Cost { wall_s: 0.5, ..Cost::default() },
+            counted: Vec::new(),
+            left_running: false,
+        };
         let said = "Running with 20*40 (== 800) tasks.\nTime: 0.133\n";
         let figures = read(&run, said).unwrap();
         assert_eq!(figures[..2], [0.133, 0.5]);

@@ -1,6 +1,11 @@
-//! `commensal compare`: the same program under several allocators, or several settings of ours, side by side.
+//! `commensal compare`: the same program under several allocators or settings of ours, or several commands, side by side.
 //!
-//! Here is the command line only. The lab measures, and decides what the figures show.
+//! Here is the command line only. The lab measures, and decides what the figures show. `commands` are those of
+//! `--command`, `gate` holds `--fail-if`, and `output` prints.
+
+mod commands;
+mod gate;
+mod output;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,14 +16,19 @@ use clap::Args;
 use lab::analysis::Analysis;
 use lab::arm;
 use lab::blocks::{self, Budget, LEAST_FOR_WIDTH, Length, Plan, Subject};
-use lab::finding::PRINTED;
+use lab::json;
 use lab::machine::{self, Machine};
-use lab::process::Program;
+use lab::metric::{Metric, OF_A_RUN};
+use lab::process::{Program, counters};
 use lab::report::{self, Chapter, Section};
 use lab::suite::{self, Missing, Programs};
-use lab::{json, table};
+use serde_json::json;
 
-use crate::failure::Failure;
+use commands::Named;
+use gate::Limit;
+use output::{Format, Shown};
+
+use crate::failure::{Failure, Status};
 use crate::library::Library;
 use crate::{arms, conf, elf, inspect, places, program};
 
@@ -29,16 +39,16 @@ const QUICK_SUITE_BLOCKS: usize = 8;
 /// Of the full work, in percent.
 const QUICK_SCALE: u32 = 10;
 
-/// Compare allocators, or settings of Commensal, on a program of yours
+/// Compare allocators, or settings of Commensal, on a program of yours; or any commands
 ///
 /// Runs the program under glibc's malloc, Commensal, and each other allocator that is installed. Each block runs it once
 /// under each of them, in random order. The tables show the ratios with 95 % intervals, and say which differences are shown.
 ///
 /// Exit status: 0; 1 if the program fails, hangs or prints something else under one allocator only; 125 if it fails under
-/// the baseline.
+/// the baseline. With --fail-if: 0; 1 if a limit is exceeded; 2 if anything else goes wrong.
 #[derive(Args)]
 #[command(
-    override_usage = "commensal compare [OPTIONS] -- <CMD> [ARGS]...\n       commensal compare [OPTIONS] --suite"
+    override_usage = "commensal compare [OPTIONS] -- <CMD> [ARGS]...\n       commensal compare [OPTIONS] --command <NAME=CMD> --command <NAME=CMD>...\n       commensal compare [OPTIONS] --suite"
 )]
 pub struct Compare {
     /// Compare one more allocator: a shared library to preload
@@ -49,6 +59,17 @@ pub struct Compare {
     /// the default settings; the first of several is the baseline
     #[arg(long = "arm", value_name = "NAME=CONF", value_parser = arms::named_settings)]
     pub arm: Vec<(String, String)>,
+
+    /// Compare commands with each other; the first is the baseline. A command is split into words as by a shell, but no
+    /// shell runs it
+    #[arg(long = "command", value_name = "NAME=CMD", value_parser = commands::command,
+          conflicts_with_all = ["with", "arm", "suite", "command"])]
+    commands: Vec<Named>,
+
+    /// Exit with status 1 if an arm is shown to have more than this above the baseline: slower (wall time), cpu, memory,
+    /// faults or instructions. Installed peers are not held to it
+    #[arg(long = "fail-if", value_name = "WORD:PERCENT%", value_parser = gate::limit)]
+    fail_if: Vec<Limit>,
 
     /// Number of blocks [default: as many as fit into a minute, 10 to 40; up to 200 if they are short]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "until_ci")]
@@ -94,7 +115,11 @@ pub struct Compare {
     #[arg(long, conflicts_with = "command")]
     quick: bool,
 
-    /// Write all runs as JSON. With "-", JSON goes to standard output, and the tables to standard error
+    /// What to print to standard output
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+
+    /// Write all runs as JSON to this file, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -103,16 +128,42 @@ pub struct Compare {
     report: Option<PathBuf>,
 
     /// The program and its arguments
-    #[arg(required_unless_present = "suite", trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
+    #[arg(required_unless_present_any = ["suite", "commands"], trailing_var_arg = true, value_names = ["CMD", "ARGS"])]
     pub command: Vec<OsString>,
 }
 
-/// Compares. Status 1 if an arm fails or behaves unlike the baseline, or if a required program is missing.
+/// How a comparison ended.
+#[derive(PartialEq)]
+enum Outcome {
+    Sound,
+    /// A limit is exceeded.
+    Exceeded,
+    /// An arm fails or behaves unlike the baseline, or a required program is missing.
+    Fault,
+}
+
+/// Compares. In continuous integration, 1 means that a limit is exceeded, and all else that goes wrong is 2.
 pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
+    let has_limits = !request.fail_if.is_empty();
+    let outcome = compared(request);
+    Ok(match outcome.map_err(|failure| if has_limits { failure.with(Status::Usage) } else { failure })? {
+        Outcome::Sound => ExitCode::SUCCESS,
+        Outcome::Fault if has_limits => (Status::Usage as u8).into(),
+        Outcome::Exceeded | Outcome::Fault => ExitCode::FAILURE,
+    })
+}
+
+fn compared(request: &Compare) -> Result<Outcome, Failure> {
     let interrupt = crate::lab::interrupt()?;
-    let (arms, told) = arms::chosen(&request.with, &request.arm)?;
+    let (arms, told) = match request.commands.is_empty() {
+        true => arms::chosen(&request.with, &request.arm)?,
+        false => (commands::arms(&request.commands)?, Vec::new()),
+    };
     let mut subjects = subjects(request)?;
     check_input(request)?;
+    if request.json.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+        return Err(Failure::usage("--json -: expected a file; --format json prints JSON"));
+    }
     places::check(request.json.as_deref(), request.report.as_deref())?;
     let scratch = places::scratch("commensal-compare-")?;
     let mut programs = match request.suite {
@@ -121,11 +172,16 @@ pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
     };
     if request.require_programs && !programs.missing.is_empty() {
         eprintln!("commensal: --require-programs: {}", listed(&programs.missing));
-        return Ok(ExitCode::FAILURE);
+        return Ok(Outcome::Fault);
     }
+    let (counters, not_counted) = counters::usable();
+    let metrics: Vec<Metric> = OF_A_RUN.into_iter().chain(counters.iter().map(|counter| counter.metric)).collect();
+    let held = arms.iter().skip(1).filter(|arm| !arm.is_peer).count();
+    gate::check(&request.fail_if, &metrics, held, request.blocks.map(|blocks| blocks as usize))?;
     told.iter().chain(&machine::preflight()).for_each(|line| eprintln!("commensal: {line}"));
     let others = subjects.len();
     subjects.append(&mut programs.subjects);
+    let subjects: Vec<Subject> = subjects.into_iter().map(|subject| subject.counted_by(&counters)).collect();
     let plan = plan(request, subjects.len());
     let mut measured = blocks::measure(subjects, &arms, plan, &interrupt).map_err(Failure::of)?;
     let real = measured.split_off(others);
@@ -134,10 +190,17 @@ pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
         groups[0].group = "kernels";
         groups.push(Analysis { group: "real programs", ..Analysis::of(real) });
     }
-    show(request, &groups, &programs)?;
+    let judged = gate::judge(&request.fail_if, &groups);
+    let limits = judged.as_ref().map_or(&[][..], |(_, limits)| limits);
+    show(&Shown { request, groups: &groups, programs: &programs, not_counted: not_counted.as_deref() }, limits)?;
     drop(scratch);
     interrupt.obey();
-    Ok(if groups.iter().any(Analysis::has_fault) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let (is_exceeded, _) = judged?;
+    Ok(match groups.iter().any(Analysis::has_fault) {
+        true => Outcome::Fault,
+        false if is_exceeded => Outcome::Exceeded,
+        false => Outcome::Sound,
+    })
 }
 
 /// The missing programs and their packages, as one line.
@@ -147,6 +210,10 @@ fn listed(missing: &[Missing]) -> String {
 
 /// The program, or the kernels of the suite.
 fn subjects(request: &Compare) -> Result<Vec<Subject>, Failure> {
+    let (prints_the_same, must_succeed) = (!request.any_output, !request.allow_failure);
+    if let Some(first) = request.commands.first() {
+        return Ok(vec![Subject { must_succeed, ..first.subject() }]);
+    }
     let Some(name) = request.command.first() else {
         let percent = if request.quick { QUICK_SCALE } else { 100 };
         return Ok(suite::kernels(&places::own()?, percent));
@@ -154,7 +221,6 @@ fn subjects(request: &Compare) -> Result<Vec<Subject>, Failure> {
     let path = program::resolve(name)?;
     warnings(&path)?.iter().for_each(|line| eprintln!("commensal: {line}"));
     let subject = Subject::of_program("", Program::new(path, &request.command));
-    let (prints_the_same, must_succeed) = (!request.any_output, !request.allow_failure);
     Ok(vec![Subject { prints_the_same, must_succeed, ..subject }])
 }
 
@@ -206,65 +272,36 @@ fn check_input(request: &Compare) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(request: &Compare, groups: &[Analysis], programs: &Programs) -> Result<(), Failure> {
-    places::show(&text(request, groups, programs), request.json.as_deref())?;
+fn show(shown: &Shown<'_>, limits: &[serde_json::Value]) -> Result<(), Failure> {
+    let &Shown { request, groups, programs, not_counted } = shown;
     let experiment = if request.suite { "suite" } else { "compare" };
     let parts: Vec<_> = groups.iter().map(|analysis| (analysis, json::UNDOCUMENTED)).collect();
-    let mut object = json::object(experiment, &Machine::host(), &parts);
-    if request.suite {
-        let with_versions = object.with("programs", &programs.versions).map_err(Failure::of)?;
-        object = with_versions.with("missing", &programs.missing).map_err(Failure::of)?;
+    let object = json::object(experiment, &Machine::host(), &parts);
+    let fields = [
+        ("programs", request.suite.then(|| json!(programs.versions))),
+        ("missing", request.suite.then(|| json!(programs.missing))),
+        ("limits", (!request.fail_if.is_empty()).then(|| json!(limits))),
+        ("not_counted", not_counted.map(|line| json!(line))),
+    ];
+    let mut fields = fields.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let object = fields.try_fold(object, |object, (name, value)| object.with(name, value)).map_err(Failure::of)?;
+    match request.format {
+        Format::Json => object.write(Path::new("-")).map_err(Failure::of)?,
+        format => places::show(&shown.in_format(format)?, None)?,
     }
     if let Some(path) = &request.json {
         object.write(path).map_err(Failure::of)?;
     }
     if let Some(directory) = &request.report {
-        let of_group = |analysis| Section { title: heading(analysis), ..Section::usual(analysis) };
+        let of_group = |analysis| Section { title: output::heading(analysis), ..Section::usual(analysis) };
         let sections = groups.iter().map(of_group).collect();
-        let about = about(programs);
-        let chapter = Chapter { title: title(request), about, sheets: Vec::new(), pictures: &[], sections, object };
+        let about = output::about(programs);
+        let title = output::title(request);
+        let chapter = Chapter { title, about, sheets: Vec::new(), pictures: &[], sections, object };
         report::write(directory, &[chapter]).map_err(Failure::of)?;
         eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
     }
     Ok(())
-}
-
-fn text(request: &Compare, groups: &[Analysis], programs: &Programs) -> String {
-    let mut text = format!("{}\n{}\n", title(request), table::conditions(&groups[0]));
-    for analysis in groups {
-        if !analysis.group.is_empty() {
-            text += &format!("{}\n", heading(analysis));
-        }
-        let sheets = table::usual(analysis);
-        sheets.iter().for_each(|sheet| text += &format!("{sheet}\n"));
-        text += &table::legend(analysis, &sheets);
-        text += &table::notes(analysis);
-        text += "\n";
-    }
-    about(programs).iter().for_each(|line| text += &format!("{line}\n"));
-    let differs = groups.iter().flat_map(Analysis::findings).any(|finding| finding.what.starts_with(PRINTED));
-    text + if differs { "note: if the output may differ, add --any-output\n" } else { "" }
-}
-
-/// The heading of a group's tables; empty if there is one group.
-fn heading(analysis: &Analysis) -> String {
-    let (first, rest) = analysis.group.split_at(analysis.group.len().min(1));
-    first.to_uppercase() + rest
-}
-
-/// The real programs with their versions, and the missing ones.
-fn about(programs: &Programs) -> Vec<String> {
-    let versions = programs.versions.iter().map(|of| format!("    {:12} {}", of.name, of.version));
-    let missing = programs.missing.iter().map(|missing| format!("note: not measured: {missing}"));
-    versions.chain(missing).collect()
-}
-
-fn title(request: &Compare) -> String {
-    if request.suite {
-        return "allocation kernels and real programs".to_owned();
-    }
-    let words: Vec<String> = request.command.iter().map(|word| word.display().to_string()).collect();
-    words.join(" ")
 }
 
 fn width(text: &str) -> Result<f64, String> {
