@@ -42,6 +42,7 @@ pub mod settings;
 mod upcalls;
 pub mod upkeep;
 
+mod allocator;
 mod global;
 
 /// Fills in the upcalls, where both sides are known.
