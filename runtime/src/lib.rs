@@ -16,9 +16,23 @@
 //! Only [`Commensal`] needs to be the global allocator; everything else works beside any allocator. The other public
 //! modules are for the drop-in library and the command.
 //!
+//! Types that are called like those of std, such as [`caches::Box`], [`group::Box`] and [`rcu::Cell`], are written with
+//! their module. The crate's root has no such name, so a program may import all of it:
+//!
+//! ```
+//! use commensal::*;
+//!
+//! let group = group::Group::new("task")?;
+//! let (ours, std): (group::Box<u32>, Box<u32>) = (group.alloc(1)?, Box::new(1));
+//! assert_eq!(*ours, *std);
+//! # drop(ours);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! This package holds the algorithms and all of their state. It reaches the computer through `machine` alone, so the
 //! same source runs on Linux and on a simulated machine.
 #![no_std]
+#![warn(missing_debug_implementations)]
 
 #[cfg(test)]
 extern crate std;

@@ -18,6 +18,7 @@ const ROUNDS: usize = 4;
 
 /// Why a group was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refused {
     /// There is no memory for it.
     NoMemory,
@@ -38,6 +39,7 @@ impl core::error::Error for Refused {}
 
 /// Why a group was not destroyed. It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Busy {
     /// Threads are inside, this many times.
     Inside(u32),
@@ -65,6 +67,7 @@ impl core::error::Error for Busy {}
 
 /// Statistics of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// Bytes charged to it and its descendants, including objects in magazines of slots.
     pub charged: u64,

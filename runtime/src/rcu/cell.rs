@@ -39,6 +39,7 @@ unsafe impl<T: Send + Sync + 'static> Send for Cell<T> {}
 
 /// A value that was found in a [`Cell`], which stays until this is dropped: a read section.
 #[derive(Debug)]
+#[must_use = "the value may be replaced and dropped when this is dropped"]
 pub struct Loaded<'c, T> {
     value: NonNull<Dropped<T>>,
     cell: PhantomData<&'c T>,
@@ -93,6 +94,7 @@ impl<T: Send + Sync + 'static> Cell<T> {
     /// Clones the value, for a thread that keeps it: no grace period waits for the clone. With a `Cell<Arc<T>>` this is
     /// an owned handle, as from arc-swap's function of this name. Other than there, the value need not be an `Arc`, and
     /// `clone` runs in a section.
+    #[must_use = "the clone is dropped if it is not used"]
     pub fn load_full(&self) -> T
     where
         T: Clone,

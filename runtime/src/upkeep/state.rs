@@ -246,6 +246,7 @@ impl Shepherd {
 
 /// Statistics of upkeep so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// Whether upkeep is on.
     pub is_on: bool,
