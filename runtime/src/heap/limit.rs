@@ -35,7 +35,7 @@ pub(super) fn apply_settings() {
 /// Signal handlers: yes.
 ///
 /// ```
-/// use commensal::heap::limit::{Limit, report, set};
+/// use commensal::limit::{Limit, report, set};
 ///
 /// assert!(set(Limit::Hard, Some(1 << 30)) && set(Limit::Soft, Some(900 << 20)));
 /// assert_eq!(report().limit, Some(1 << 30));

@@ -25,7 +25,7 @@ pub struct Described {
 /// A setting takes constant time. A figure takes as long as [`report::process`], which reads all.
 ///
 /// ```
-/// use commensal::heap::names;
+/// use commensal::names;
 ///
 /// names::set("upkeep.interval_ms", 250).expect("milliseconds, from 1");
 /// assert_eq!(names::get("upkeep.interval_ms"), Ok(250));
