@@ -102,3 +102,22 @@ fn find(figures: &Figures, wanted: &Wanted<'_>) -> Option<(&'static str, u64)> {
     });
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::figures::TABLES;
+    use crate::settings::{TABLE, When};
+    use std::vec::Vec;
+
+    #[test]
+    fn described_names_are_those_of_both_tables_and_none_is_in_both() {
+        let described: Vec<Described> = (0..).map_while(describe).collect();
+        let settings = TABLE.iter().map(|setting| (setting.key, false, setting.when == When::AnyTime));
+        let figures = TABLES[0].figures.iter().map(|figure| (figure.name, true, false));
+        let expected: Vec<_> = settings.chain(figures).collect();
+        let found = described.iter().map(|it| (it.name, it.is_figure, it.can_be_set));
+        assert!(found.eq(expected.iter().copied()), "{described:?}");
+        assert!(TABLES[0].figures.iter().all(|figure| by_key::number(figure.name) == Err(Refusal::Unknown)));
+    }
+}
