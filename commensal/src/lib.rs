@@ -60,7 +60,7 @@ pub mod counter {
 /// this module has sections, grace periods and deferred frees, on targets of the runtime.
 pub mod rcu {
     #[doc(inline)]
-    pub use crate::means::rcu::{Cell, Loaded};
+    pub use crate::means::rcu::{Cell, Loaded, Replaced};
 
     on_runtime! {
         #[doc(inline)]
@@ -80,28 +80,29 @@ pub mod rcu {
     }
 }
 
-/// Settings, and the process's figures by their names.
+/// The settings of `COMMENSAL_CONF`. `names::set` changes those that may change while the program runs.
 pub mod settings {
     #[doc(inline)]
     pub use crate::means::heap::conf::apply_environment;
-
-    on_runtime! {
-        #[doc(inline)]
-        pub use crate::means::heap::names::{Described, Refusal, describe, get, set, show};
-    }
 }
 
 on_runtime! {
     /// Memory groups: the memory of one task or tenant is charged, limited, and freed at once.
     pub mod group {
         #[doc(inline)]
-        pub use crate::means::group::{Box, Busy, Group, NAME_BYTES, Refused, Statistics};
+        pub use crate::means::group::{Box, Busy, Group, Instrumented, NAME_BYTES, Refused, Statistics};
     }
 
-    /// The limits of the process: how much memory the heap may hold.
+    /// Limits of what the heap holds, as a control group has them, and calls when they are reached.
     pub mod limit {
         #[doc(inline)]
         pub use crate::means::heap::limit::{Limit, Notifier, Report, notify, report, set};
+    }
+
+    /// Settings and statistics by name.
+    pub mod names {
+        #[doc(inline)]
+        pub use crate::means::heap::names::{Described, Refusal, describe, get, set, show};
     }
 
     /// The heap profile: which call sites allocate and hold memory, from samples.

@@ -7,9 +7,11 @@
 static CM_COUNTERS(2) counters = CM_COUNTERS_INIT(2);
 
 int main() {
-    commensal::group group("consumer");
-    commensal::group_resource memory(group);
-    const std::pmr::string text(1000, 'x', &memory);
+    /* ANCHOR: group */
+    commensal::group tenant("tenant", 1 << 20);
+    commensal::group_resource memory(tenant);
+    std::pmr::string text(1000, 'x', &memory);
+    /* ANCHOR_END: group */
     cm_counters_add(&counters.set, 1, static_cast<int64_t>(text.size()));
     std::cout << "C++ counted " << cm_counters_sum(&counters.set, 1) << std::endl;
     return 0;

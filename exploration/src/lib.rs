@@ -10,6 +10,7 @@
 
 mod blocks;
 mod caches;
+mod cells;
 mod counters;
 mod deferred;
 mod forks;
@@ -37,6 +38,7 @@ pub fn protocols() -> impl Iterator<Item = &'static Protocol> {
         locks::PROTOCOLS,
         rcu::PROTOCOLS,
         deferred::PROTOCOLS,
+        cells::PROTOCOLS,
         qsbr::PROTOCOLS,
         typesafe::PROTOCOLS,
         upkeep::PROTOCOLS,

@@ -93,6 +93,7 @@ tests! {
     deferred "deferred"
     worker "worker"
     deferred_forks "deferred forks"
+    cell_updates "cell updates"
     registered "registered"
     registered_forks "registered forks"
     typesafe "typesafe"

@@ -3,7 +3,7 @@
 //! Safety, for all of them: the pointer leads to a cache that `cm_cache_create` made and that is not destroyed. Callers
 //! fulfil the conditions of a comment's line "Threads".
 
-use commensal_runtime::caches::{self, Alive, ObjectCache, Refused, Untunable, Wanted};
+use commensal_runtime::caches::{self, ObjectCache, Refused, Untunable, Wanted};
 use commensal_runtime::central::Hook;
 use commensal_runtime::heap::{self, Error};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn cm_cache_destroy(cache: *mut Cache) -> c_int {
     // SAFETY: passed on.
     match unsafe { known(cache).destroy() } {
         Ok(()) => 0,
-        Err(Alive::Objects(_) | Alive::Interrupting) => failed(Error::Busy),
+        Err(_) => failed(Error::Busy),
     }
 }
 

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn cm_group_create(name: *const c_char, parent: *mut Group
             group.cast()
         }
         Err(Refused::NoMemory) => heap::out_of_memory().cast(),
-        Err(Refused::Name) => heap::invalid().cast(),
+        Err(_) => heap::invalid().cast(),
     }
 }
 

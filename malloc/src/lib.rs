@@ -81,6 +81,11 @@ core::arch::global_asm!(
     ".popsection",
 );
 
+// Never called. When the command is built too, its hash maps turn on allocations in a crate that the runtime also uses,
+// and the compiler then demands a global allocator of this library.
+#[global_allocator]
+static UNUSED: commensal_runtime::Commensal = commensal_runtime::Commensal;
+
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {

@@ -155,7 +155,7 @@ pub struct RcuWaiting {
 /// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_rcu_count_waiting(waiting: *mut RcuWaiting) {
-    let rcu::Waiting { objects, bytes, most_bytes, held_up, lost } = rcu::waiting();
+    let rcu::Waiting { objects, bytes, most_bytes, held_up, lost, .. } = rcu::waiting();
     // SAFETY: passed on.
     unsafe { waiting.write(RcuWaiting { objects, bytes, most_bytes, held_up, lost }) };
 }

@@ -3,6 +3,7 @@
 //! Programs use `commensal`, which shows a part of this: what is here for others may change with each version. The
 //! runtime reaches the computer through `machine` alone, so the same source runs on Linux and on a simulated machine.
 #![no_std]
+#![warn(missing_debug_implementations)]
 
 #[cfg(test)]
 extern crate std;
@@ -26,6 +27,7 @@ pub mod settings;
 mod upcalls;
 pub mod upkeep;
 
+mod allocator;
 mod global;
 
 /// Fills in the upcalls, where both sides are known.

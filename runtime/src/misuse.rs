@@ -177,6 +177,7 @@ pub fn say(text: fmt::Arguments<'_>) {
 }
 
 /// A line of text without a heap; text that does not fit is cut off.
+#[derive(Debug)]
 pub struct Line {
     text: [u8; 256],
     length: usize,

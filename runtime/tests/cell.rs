@@ -2,9 +2,10 @@
 
 mod common;
 
+use commensal_runtime::rcu;
 use commensal_runtime::rcu::qsbr::KickableReader;
-use commensal_runtime::rcu::{self, Cell};
 use common::child::in_both_modes;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 
@@ -39,7 +40,8 @@ fn cell_keeps_loaded_values_and_loses_no_update() {
     in_both_modes(|| {
         const UPDATERS: u64 = 3;
         const UPDATES: u64 = 20_000;
-        let (cell, plain) = (Cell::new(Pair::new(0)).unwrap(), Cell::new([0u64; 8]).unwrap());
+        let (cell, plain) = (rcu::Cell::new(Pair::new(0)).unwrap(), rcu::Cell::new([0u64; 8]).unwrap());
+        let replaced: Vec<_> = (0..UPDATERS * UPDATES).map(|_| AtomicBool::new(false)).collect();
         let end = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -63,17 +65,20 @@ fn cell_keeps_loaded_values_and_loses_no_update() {
             }
             let updaters: Vec<_> = (0..UPDATERS)
                 .map(|updater| {
-                    let (cell, plain) = (&cell, &plain);
+                    let (cell, plain, replaced) = (&cell, &plain, &replaced);
                     scope.spawn(move || {
                         for update in 0..UPDATES {
-                            cell.update(|pair| Pair::new(pair.check() + 1)).unwrap();
+                            let old = cell.rcu(|pair| Pair::new(pair.check() + 1)).unwrap();
+                            // Each value is replaced once, and stays for as long as its updater has it.
+                            assert!(!replaced[old.check() as usize].swap(true, Ordering::Relaxed), "{old:?} twice");
                             plain.store([updater * UPDATES + update; 8]).unwrap();
                         }
                     })
                 })
                 .collect();
-            updaters.into_iter().for_each(|updater| updater.join().unwrap());
+            let ended: Vec<_> = updaters.into_iter().map(|updater| updater.join()).collect();
             end.store(true, Ordering::Relaxed);
+            assert!(ended.iter().all(Result::is_ok));
         });
         assert_eq!(cell.load().check(), UPDATERS * UPDATES);
         rcu::barrier();
@@ -84,21 +89,40 @@ fn cell_keeps_loaded_values_and_loses_no_update() {
     });
 }
 
+/// Planted bug that was seen here: a value that is retired before its owner drops it.
+#[test]
+fn replaced_value_and_clone_stay_after_grace_periods_and_the_cell() {
+    in_both_modes(|| {
+        let cell = rcu::Cell::new(Arc::new(Pair::new(1))).unwrap();
+        let (clone, replaced) = (cell.load_full(), cell.rcu(|_| Pair::new(2)).unwrap());
+        assert!(Arc::ptr_eq(&clone, &replaced));
+        drop(cell);
+        thread::spawn(rcu::barrier).join().unwrap();
+        assert_eq!((clone.check(), replaced.check(), ALIVE.load(Ordering::Relaxed)), (1, 1, 1));
+        thread::spawn(|| drop(replaced)).join().unwrap();
+        rcu::barrier();
+        assert_eq!(Arc::into_inner(clone).map(|pair| pair.check()), Some(1), "the value has another owner");
+        assert_eq!((rcu::waiting().objects, ALIVE.load(Ordering::Relaxed)), (0, 0));
+    });
+}
+
+/// Planted bug that was seen here: an exchange that does not compare.
 #[test]
 fn value_replaced_meanwhile_is_changed_again() {
     in_both_modes(|| {
-        let cell = Cell::new(String::from("one")).unwrap();
+        let cell = rcu::Cell::new(String::from("one")).unwrap();
         let first = cell.load();
         cell.store("two".into()).unwrap();
         assert_eq!(*first, "one");
         drop(first);
-        cell.update(|now| {
+        cell.rcu(|now| {
             if now == "two" {
                 cell.store("three".into()).unwrap();
             }
             format!("{now} and four")
         })
         .unwrap();
+        assert_eq!(cell.load_full(), "three and four");
         assert_eq!(format!("{cell:?}"), r#"Cell("three and four")"#);
         drop(cell);
         rcu::barrier();

@@ -306,6 +306,7 @@ const fn is_plain(name: &[u8]) -> bool {
 }
 
 /// The owner of an object of a [`Cache`]. Dropping it frees the object.
+#[must_use = "the object is freed with its owner"]
 pub struct Box<'a, T, K: Kind = Values> {
     /// Initialized, once `alloc` or `get` has returned it.
     object: ManuallyDrop<Object<T>>,

@@ -32,10 +32,36 @@ impl<T: Send + Sync + 'static> Cell<T> {
         Ok(())
     }
 
-    /// Replaces the value by `change(value)`. Calls `change` again if another thread replaced the value meanwhile.
-    pub fn update(&self, mut change: impl FnMut(&T) -> T) -> Result<(), OutOfMemory<T>> {
-        self.0.rcu(|value| change(value));
-        Ok(())
+    /// Clones the value, for a thread that keeps it.
+    #[must_use = "the clone is dropped if it is not used"]
+    pub fn load_full(&self) -> T
+    where
+        T: Clone,
+    {
+        T::clone(&self.load())
+    }
+
+    /// Replaces the value by `change(value)`, and returns the value that was there. Calls `change` again if another
+    /// thread replaced the value meanwhile.
+    pub fn rcu<R: Into<T>>(&self, mut change: impl FnMut(&T) -> R) -> Result<Replaced<T>, OutOfMemory<T>> {
+        Ok(Replaced(self.0.rcu(|value| change(value).into())))
+    }
+}
+
+/// A value that was in a [`Cell`]. Readers that found it before may still have it.
+pub struct Replaced<T>(Arc<T>);
+
+impl<T> Deref for Replaced<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Replaced<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(out)
     }
 }
 

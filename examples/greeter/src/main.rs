@@ -13,12 +13,15 @@ static GLOBAL: Commensal = Commensal;
 // ANCHOR_END: allocator
 
 use std::io::Write;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use commensal::caches::{Cache, Constructed};
 use commensal::counter::LazyCounter;
 use commensal::group::Group;
 use commensal::rcu;
+use hashbrown::{DefaultHashBuilder, HashMap};
 
 const WORKERS: usize = 4;
 const REQUESTS: usize = 25_000;
@@ -70,13 +73,40 @@ fn fill(tenant: &Group<'_>) -> usize {
 }
 // ANCHOR_END: group
 
+// ANCHOR: collection
+/// The same with a map whose memory is the tenant's. Returns the number of its entries.
+fn index(tenant: &Group<'_>) -> usize {
+    let mut index = HashMap::with_hasher_in(DefaultHashBuilder::default(), tenant);
+    // At the limit, the map says that it cannot grow, and stays as it is.
+    while index.try_reserve(1).is_ok() {
+        index.insert(index.len(), [0_u8; 64]);
+    }
+    index.len()
+}
+// ANCHOR_END: collection
+
+// ANCHOR: instrument
+/// Runs a task inside the tenant's group. Returns what the task counted.
+fn run(tenant: &Group<'_>) -> usize {
+    let count = async { "charged to the tenant".split(' ').map(String::from).collect::<Vec<_>>().len() };
+    // SAFETY: the task returns a number, and leaves no memory of the group elsewhere.
+    let mut task = pin!(unsafe { tenant.instrument(count) });
+    // A runtime does this, on any of its threads.
+    loop {
+        if let Poll::Ready(words) = task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return words;
+        }
+    }
+}
+// ANCHOR_END: instrument
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // ANCHOR: settings
     // Applies COMMENSAL_CONF from here on. A preloaded library does this before `main`.
     commensal::settings::apply_environment();
     // ANCHOR_END: settings
 
-    let greeting = rcu::Cell::new(Greeting::new(0)).map_err(|_| "no memory for a greeting")?;
+    let greeting = rcu::Cell::new(Greeting::new(0))?;
 
     let whole: usize = thread::scope(|scope| {
         let work = || (0..REQUESTS).filter(|&guest| answer(guest, &greeting)).count();
@@ -93,10 +123,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         greeting.load().number
     );
 
+    // ANCHOR: update
+    // Made of the current greeting. If another thread replaces that meanwhile, the closure runs again.
+    let before = greeting.rcu(|now| Greeting::new(now.number + 1))?;
+    // ANCHOR_END: update
+    println!("number {} was made of number {}", greeting.load().number, before.number);
+
     let tenant = Group::new("tenant")?;
     tenant.set_limit(Some(1 << 20));
     println!("a tenant with a limit of 1024 KiB got {} pages of 4 KiB", fill(&tenant));
     // The pages were dropped, so there is room again.
     println!("and {} the next time", fill(&tenant));
+    println!("its index got {} entries, and its task counted {} words", index(&tenant), run(&tenant));
     Ok(())
 }

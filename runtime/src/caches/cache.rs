@@ -75,7 +75,7 @@ pub struct Cache<T, K: Kind = Values> {
     objects: PhantomData<fn(T) -> T>,
 }
 
-/// There is no memory for a value, which comes back.
+/// There is no memory for a value, or no room within the limits of its group. The value comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory<T>(pub T);
 
@@ -84,6 +84,14 @@ impl<T> fmt::Debug for OutOfMemory<T> {
         out.write_str("OutOfMemory")
     }
 }
+
+impl<T> fmt::Display for OutOfMemory<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("no memory for the value, or no room in its group: the error has the value")
+    }
+}
+
+impl<T> core::error::Error for OutOfMemory<T> {}
 
 impl<T> Cache<T> {
     /// Makes a cache of values. Panics, at compile time for a static, if the type is larger than 128 KiB, or
@@ -237,6 +245,7 @@ unsafe extern "C" fn drop_object<T>(object: *mut u8, _argument: *mut u8) {
 }
 
 /// The owner of an object of a [`Cache`]. Dropping it frees the object.
+#[must_use = "the object is freed with its owner"]
 pub struct Box<'a, T, K: Kind = Values> {
     object: NonNull<T>,
     cache: &'a Cache<T, K>,

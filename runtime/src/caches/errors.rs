@@ -8,6 +8,7 @@ pub(crate) const COARSEST: usize = crate::page_heap::GRANULE;
 
 /// Why a cache could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refused {
     /// No memory for the cache.
     NoMemory,
@@ -34,6 +35,7 @@ impl core::error::Error for Refused {}
 
 /// Why a cache was not destroyed. It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Alive {
     /// So many objects are alive.
     Objects(usize),
@@ -57,6 +59,7 @@ impl core::error::Error for Alive {}
 
 /// Why a cache could not be tuned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Untunable {
     /// A batch has 1 to 125 objects, and a limit is at least a batch and at most 256 of them.
     Numbers,

@@ -7,7 +7,7 @@ use crate::caches::{ObjectCache, Wanted, enter, heap, is_plain};
 use crate::central::{CacheRef, Charged, size_class};
 use crate::counter::Account;
 use crate::misuse::Line;
-use crate::page_heap::PAGE;
+use crate::page_heap::{PAGE, Run};
 use crate::profile::{self, Caller};
 use core::fmt::{self, Write};
 use core::ptr::null_mut;
@@ -18,6 +18,7 @@ const ROUNDS: usize = 4;
 
 /// Why a group was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refused {
     /// There is no memory for it.
     NoMemory,
@@ -38,6 +39,7 @@ impl core::error::Error for Refused {}
 
 /// Why a group was not destroyed. It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Busy {
     /// Threads are inside, this many times.
     Inside(u32),
@@ -65,6 +67,7 @@ impl core::error::Error for Busy {}
 
 /// Statistics of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// Bytes charged to it and its descendants, including objects in magazines of slots.
     pub charged: u64,
@@ -205,19 +208,32 @@ impl Core {
 
     /// At least `bytes` at a multiple of `alignment`, a power of two. None: no memory, or no room within the limits.
     pub fn allocate(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
+        self.allocate_any(bytes, alignment).map(|run| run.start)
+    }
+
+    /// [`Self::allocate`], and the bytes are zero.
+    pub(crate) fn allocate_zeroed(&self, bytes: usize, alignment: usize) -> Option<*mut u8> {
+        let Run { start, is_zero } = self.allocate_any(bytes, alignment)?;
+        if !is_zero {
+            // SAFETY: the block is ours.
+            unsafe { start.write_bytes(0, bytes) };
+        }
+        Some(start)
+    }
+
+    #[inline]
+    fn allocate_any(&self, bytes: usize, alignment: usize) -> Option<Run> {
         let class = match alignment {
             _ if alignment <= size_class::STEP => (bytes <= size_class::LARGEST).then(|| size_class::class_for(bytes)),
             _ if alignment <= PAGE => size_class::class_for_aligned(bytes, alignment),
             _ => None,
         };
-        match class {
-            Some(class) => self.allocate_small(class, bytes, alignment, 0),
-            None => {
-                let block = self.allocate_large(bytes, alignment)?.start;
-                profile::draw(block, bytes, Caller { from: 0, group: self.name() });
-                Some(block)
-            }
-        }
+        let Some(class) = class else {
+            let run = self.allocate_large(bytes, alignment)?;
+            profile::draw(run.start, bytes, Caller { from: 0, group: self.name() });
+            return Some(run);
+        };
+        self.allocate_small(class, bytes, alignment, 0).map(|start| Run { start, is_zero: false })
     }
 
     /// Frees what [`Self::allocate`] of any group returned.

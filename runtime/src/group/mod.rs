@@ -21,6 +21,7 @@
 mod core;
 mod entry;
 mod inner;
+mod instrumented;
 mod large;
 mod owned;
 pub(crate) mod register;
@@ -29,6 +30,7 @@ pub use self::core::Core;
 pub(crate) use entry::current;
 pub use entry::{Entry, NotInside, innermost};
 pub use inner::{Busy, Refused, Statistics};
+pub use instrumented::Instrumented;
 pub(crate) use large::forget_large;
 pub use owned::{Box, Group};
 

@@ -24,6 +24,7 @@ use core::ptr::NonNull;
 /// # drop(page);
 /// # Ok::<(), commensal::group::Refused>(())
 /// ```
+#[must_use = "the group is destroyed when this is dropped"]
 pub struct Group<'p> {
     core: NonNull<Core>,
     parent: PhantomData<&'p Group<'p>>,
@@ -138,6 +139,7 @@ impl fmt::Debug for Group<'_> {
 }
 
 /// The owner of a value in a [`Group`].
+#[must_use = "the value is dropped with its owner"]
 pub struct Box<'g, T> {
     value: NonNull<T>,
     group: PhantomData<(&'g Core, T)>,

@@ -25,11 +25,11 @@ pub struct Described {
 /// A setting takes constant time. A figure takes as long as [`report::process`], which reads all.
 ///
 /// ```
-/// use commensal::settings::{self, Refusal};
+/// use commensal::names;
 ///
-/// settings::set("upkeep.interval_ms", 250).expect("milliseconds, from 1");
-/// assert_eq!(settings::get("upkeep.interval_ms"), Ok(250));
-/// assert_eq!(settings::get("upkeep.interval"), Err(Refusal::Unknown));
+/// names::set("upkeep.interval_ms", 250).expect("milliseconds, from 1");
+/// assert_eq!(names::get("upkeep.interval_ms"), Ok(250));
+/// assert_eq!(names::get("upkeep.interval"), Err(names::Refusal::Unknown));
 /// ```
 pub fn get(name: &str) -> Result<u64, Refusal> {
     match by_key::number(name) {
@@ -101,4 +101,23 @@ fn find(figures: &Figures, wanted: &Wanted<'_>) -> Option<(&'static str, u64)> {
         number += 1;
     });
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::figures::TABLES;
+    use crate::settings::{TABLE, When};
+    use std::vec::Vec;
+
+    #[test]
+    fn described_names_are_those_of_both_tables_and_none_is_in_both() {
+        let described: Vec<Described> = (0..).map_while(describe).collect();
+        let settings = TABLE.iter().map(|setting| (setting.key, false, setting.when == When::AnyTime));
+        let figures = TABLES[0].figures.iter().map(|figure| (figure.name, true, false));
+        let expected: Vec<_> = settings.chain(figures).collect();
+        let found = described.iter().map(|it| (it.name, it.is_figure, it.can_be_set));
+        assert!(found.eq(expected.iter().copied()), "{described:?}");
+        assert!(TABLES[0].figures.iter().all(|figure| by_key::number(figure.name) == Err(Refusal::Unknown)));
+    }
 }

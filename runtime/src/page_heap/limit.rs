@@ -166,11 +166,15 @@ impl Limits {
         let Some(soft) = self.soft.get() else { return };
         let step = Threshold::step(soft);
         // Of two threads that come here at once, both may make relief due: it is one bit.
-        let above = self.relief_above.load(Relaxed).min(before.saturating_add(step).max(soft));
+        let known = self.relief_above.load(Relaxed);
+        let mut above = known.min(before.saturating_add(step).max(soft));
         if after > above {
             self.due.fetch_or(RELIEF, Relaxed);
+            above = after + step;
         }
-        self.relief_above.store(if after > above { after + step } else { above }, Relaxed);
+        if above != known {
+            self.relief_above.store(above, Relaxed);
+        }
     }
 
     /// Pages that an allocation of so many lacks within the hard limit.

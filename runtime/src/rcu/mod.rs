@@ -43,7 +43,7 @@ mod typesafe;
 mod watch;
 mod worker;
 
-pub use cell::{Cell, Loaded};
+pub use cell::{Cell, Loaded, Replaced};
 pub use deferred::{barrier, barrier_for, call, defer_drop, defer_free, waiting};
 pub(crate) use deferred::{contention, has_worker, rouse_worker};
 pub use grace::{Caller, Cookie, Pace};

@@ -24,6 +24,7 @@ pub use super::registered::Policy;
 use super::registered::Record;
 use super::synchronize::wait_for_registered;
 pub use crate::counter::NoMemory;
+use core::fmt;
 use core::marker::PhantomData;
 use core::mem::forget;
 use core::panic::Location;
@@ -37,6 +38,14 @@ pub fn policy() -> Policy {
 /// The policy was refused: the program itself handles the signal that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalInUse;
+
+impl fmt::Display for SignalInUse {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the program handles the signal that the policy needs: set the policy before it, or take another")
+    }
+}
+
+impl core::error::Error for SignalInUse {}
 
 /// Sets the policy for all readers, also for those already registered. Error: it stays as it was.
 pub fn set_policy(policy: Policy) -> Result<(), SignalInUse> {
@@ -94,6 +103,7 @@ pub type KickableReader = Reader<true>;
 
 /// A section of a [`Reader`], until it is dropped.
 #[derive(Debug)]
+#[must_use = "the section ends when this is dropped"]
 pub struct Section<'r, const KICKABLE: bool> {
     reader: &'r Reader<KICKABLE>,
 }

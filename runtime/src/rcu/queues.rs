@@ -34,6 +34,7 @@ pub(super) struct Deferred {
 
 /// Objects and calls that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Waiting {
     /// Objects and calls.
     pub objects: u64,

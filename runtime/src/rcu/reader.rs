@@ -54,6 +54,7 @@ fn open_slow() -> Open {
 
 /// A read section, which ends when this is dropped. It belongs to the thread that opened it.
 #[derive(Debug)]
+#[must_use = "the section ends when this is dropped"]
 pub struct ReadGuard {
     open: Open,
     not_send: PhantomData<*mut ()>,

@@ -19,6 +19,7 @@ const TILL_QS: Key = Key::of("rcu.till_qs_ms");
 /// How readers come to report. A reader that is flagged reports at its next checkpoint. The threshold is the setting
 /// `rcu.till_qs_ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Policy {
     /// When they hold a grace period up for a threshold, they are flagged: the usual policy.
     Flagged,

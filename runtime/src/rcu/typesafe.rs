@@ -15,7 +15,7 @@ use super::grace::{Caller, Pace};
 use super::qsbr::Section;
 use super::reader::ReadGuard;
 use super::synchronize::wait_for;
-use crate::caches::{Box, Cache, Constructed};
+use crate::caches::{self, Cache, Constructed};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::{NonNull, null_mut};
@@ -118,7 +118,8 @@ impl<T: Send + Sync + 'static> TypesafeCache<T> {
 /// The owner of an object of a [`TypesafeCache`], which gives it back at once when it is dropped. Readers may look at
 /// it all the while, so there is no `&mut`.
 #[derive(Debug)]
-pub struct TypesafeBox<'a, T: Send + Sync + 'static>(Box<'a, T, Constructed>);
+#[must_use = "the object is freed with its owner"]
+pub struct TypesafeBox<'a, T: Send + Sync + 'static>(caches::Box<'a, T, Constructed>);
 
 impl<T: Send + Sync + 'static> Deref for TypesafeBox<'_, T> {
     type Target = T;
@@ -162,11 +163,11 @@ impl<'a, T: Send + Sync + 'static> Link<'a, T> {
 
     /// Puts another object there, or none; returns the one that was there. Panics if the object is of another cache.
     pub fn swap(&self, object: Option<TypesafeBox<'a, T>>) -> Option<TypesafeBox<'a, T>> {
-        let new = object.map_or(null_mut(), |TypesafeBox(object)| Box::into_object(object, &self.cache.0));
+        let new = object.map_or(null_mut(), |TypesafeBox(object)| caches::Box::into_object(object, &self.cache.0));
         // Acquire pairs with the release of the thread that put the old one there.
         let old = self.object.swap(new, Ordering::AcqRel);
         // SAFETY: it was put here by `swap`, from this cache, and is ours now.
-        NonNull::new(old).map(|old| TypesafeBox(unsafe { Box::from_object(old, &self.cache.0) }))
+        NonNull::new(old).map(|old| TypesafeBox(unsafe { caches::Box::from_object(old, &self.cache.0) }))
     }
 }
 

@@ -347,6 +347,8 @@ impl fmt::Display for Misunderstood<'_> {
     }
 }
 
+impl core::error::Error for Misunderstood<'_> {}
+
 /// The key of the least distance, if at most half of the letters differ.
 fn nearest(key: &str) -> Option<&'static str> {
     let (word, candidates) = candidates(key);
@@ -377,6 +379,14 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 /// A setting was not set: none of this name can change while the program runs, or the value is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
+
+impl fmt::Display for Refused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("no setting of this name changes at run time, or the value is out of range: see `commensal conf`")
+    }
+}
+
+impl core::error::Error for Refused {}
 
 /// Sets a part's setting while the program runs, by its key after the part's name; `on` is the part's own key.
 pub(crate) fn set(part: &str, name: &str, value: u32) -> Result<(), Refused> {

@@ -198,6 +198,13 @@ mutants! {
         "RCU: only the period that is not in use is waited for" by "sections in sections", "grace periods"
         - "if !needs_turn && first_open(domain, period).is_none() {\n                    return end(domain);\n                }"
         + "return end(domain);"
+    in "runtime/src/rcu/cell.rs":
+        "an update replaces a value that it has not seen" by "cell updates"
+        - "let done = self.at.compare_exchange(old.as_ptr(), new.as_ptr(), Ordering::AcqRel, Ordering::Relaxed);"
+        + "let done = Ok::<_, ()>(self.at.swap(new.as_ptr(), Ordering::AcqRel));"
+        "a value that was replaced goes before its owner drops it" by "cell updates"
+        - "Replaced { value, owns: PhantomData }"
+        + "unsafe { retire(value) };\n        Replaced { value, owns: PhantomData }"
     in "runtime/src/rcu/grace.rs":
         "RCU: the number is read before what was unlinked is" by "sections in sections", "grace periods"
         - "Cookie(self.begun.0.load(Ordering::SeqCst) + 1)"
