@@ -691,7 +691,7 @@ typedef struct cm_limit_figures {
 ///
 /// errno: EINVAL if `limit` is another number; ENOMEM if the process has no heap yet, and there is no memory for one.
 /// Time: some nanoseconds. After fork: the child has the same limits, for itself.
-int cm_limit_set(uint32_t limit, uint64_t bytes);
+int cm_limit_set(uint32_t limit, uint64_t bytes) CM_NOTHROW;
 
 /// Has `function` called with `argument` when a limit is reached; NULL: no function. It replaces the function before,
 /// of which a call may still be running.
@@ -708,10 +708,10 @@ int cm_limit_set(uint32_t limit, uint64_t bytes);
 /// Returns 0, or -1. Each call takes 64 bytes that are never freed.
 ///
 /// errno: ENOMEM if there is no memory.
-int cm_limit_notify(cm_limit_notifier function, void *argument);
+int cm_limit_notify(cm_limit_notifier function, void *argument) CM_NOTHROW;
 
 /// Reads the limits into `report`. Each figure is exact; together they are consistent only at rest.
-void cm_limit_report(struct cm_limit_figures *report);
+void cm_limit_report(struct cm_limit_figures *report) CM_NOTHROW;
 
 /* ---- RCU: read sections, grace periods, deferred frees ---- */
 

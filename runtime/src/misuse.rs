@@ -196,7 +196,7 @@ impl Line {
 
     /// The text.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.text[..self.length]
+        self.text.get(..self.length).unwrap_or_default()
     }
 }
 

@@ -111,7 +111,7 @@ impl Table {
 
     /// The rows, in falling order of the total wait or, if that is longer, the longest hold.
     fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.rows[..self.len].iter().flatten()
+        self.rows.iter().take(self.len).flatten()
     }
 
     /// Writes the table like `perf lock contention`, a line at a time.

@@ -354,7 +354,7 @@ fn nearest(key: &str) -> Option<&'static str> {
     let (word, candidates) = candidates(key);
     let nearest = candidates.map(|(place, candidate)| (distance(word.as_bytes(), candidate.as_bytes()), place)).min();
     let (_, place) = nearest.filter(|(distance, _)| *distance <= word.len().div_ceil(2))?;
-    Some(ROWS[place].key.as_str())
+    ROWS.get(place).map(|row| row.key.as_str())
 }
 
 /// Levenshtein distance of words up to 31 bytes; longer ones are cut.
