@@ -12,8 +12,8 @@
 //! page, one gets it, with or without the page heap's lock.
 //!
 //! **Hysteresis.** A limit is reached again only after the pages in use have fallen below it by a *step*. A large
-//! request may be refused far below the hard limit. That reaches the limit again only a step above or below. Two reliefs
-//! are a step of growth apart.
+//! request may be refused far below the hard limit. That reaches the limit again only a step above or below. Two
+//! reliefs are a step of growth apart.
 //!
 //! Runs at the same time: any number of threads, also in signal handlers. Relaxed throughout: each word stands alone.
 
