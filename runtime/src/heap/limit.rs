@@ -56,9 +56,9 @@ pub fn set(limit: Limit, bytes: Option<u64>) -> bool {
 /// allocation. Each is reached again only after the memory in use has fallen a sixteenth below it, at most 32 MiB; or
 /// if a refusal comes so much above the one before.
 ///
-/// Calls are made one at a time. A thread makes them in an allocation, outside of all groups and of the runtime's
-/// locks, or the runtime's background thread does; with all signals blocked. In a signal handler, a thread leaves the call to
-/// another one. After a call for the hard limit, the refused allocation is tried once more.
+/// Calls are made one at a time, with all signals blocked. A thread makes them in an allocation, outside of all groups
+/// and of the runtime's locks, or the runtime's background thread does. In a signal handler, a thread leaves the call
+/// to another one. After a call for the hard limit, the refused allocation is tried once more.
 ///
 /// The function may allocate and free, and must return. It must not take a lock that a thread may hold while it
 /// allocates. A call that has begun may outlast this. Each call of this takes 64 bytes for ever.
