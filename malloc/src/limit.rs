@@ -56,8 +56,8 @@ pub extern "C" fn cm_limit_set(limit: u32, bytes: u64) -> c_int {
 /// of which a call may still be running.
 ///
 /// The soft limit is reached if more is held after all memory that is not in use went back, the hard limit if it
-/// refuses an allocation. Each counts as reached again only after the held memory has fallen below it by a sixteenth,
-/// at most 32 MiB. A thread calls the function in an allocation, outside of all groups and of the library's locks, or
+/// refuses an allocation. Each counts as reached again only after the memory in use has fallen below it by a sixteenth,
+/// at most 32 MiB; or if a refusal comes so much above the one before. A thread calls the function in an allocation, outside of all groups and of the library's locks, or
 /// the library's background thread does. All signals are blocked, and no two calls run at once. After a call for the
 /// hard limit, the refused allocation is tried once more.
 ///

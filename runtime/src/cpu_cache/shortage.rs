@@ -93,7 +93,8 @@ impl CpuCaches {
 
     /// The same under a hard limit. If that refuses, the program's function may free memory.
     fn prepare_within_limit(&self, retry: &mut Retry) -> bool {
-        let limits = &self.depot.central.page_heap.limits;
+        let heap = &self.depot.central.page_heap;
+        let limits = &heap.limits;
         let may_fit = limits.get(Limit::Hard).is_none_or(|most| retry.pages <= most);
         if may_fit && retry.round < ROUNDS {
             retry.round = if self.trim(0) > 0 { retry.round + 1 } else { ROUNDS };
@@ -103,7 +104,7 @@ impl CpuCaches {
             return false;
         }
         retry.round = ROUNDS + 1;
-        limits.refuse();
+        limits.refuse(heap.counts.in_use.get());
         self.serve_limits(Server::Allocating) && may_fit
     }
 

@@ -53,10 +53,12 @@ pub fn set(limit: Limit, bytes: Option<u64>) -> bool {
 /// Sets the function to call, with the word, when a limit is reached; None: no function. False: there is no memory.
 ///
 /// The soft limit is reached if more is held after all that is not in use went back; the hard limit, if it refuses an
-/// allocation. Each is reached again only after the held memory has fallen a sixteenth below it, at most 32 MiB.
-/// Calls are made one at a time. A thread makes them in an allocation, outside of all groups and of the runtime's
-/// locks, or the runtime's background thread does; with all signals blocked. Not in a signal handler: another thread
-/// makes the call later. After a call for the hard limit, the refused allocation is tried once more.
+/// allocation. Each is reached again only after the memory in use has fallen a sixteenth below it, at most 32 MiB; or
+/// if a refusal comes so much above the one before.
+///
+/// Calls are made one at a time, with all signals blocked. A thread makes them in an allocation, outside of all groups
+/// and of the runtime's locks, or the runtime's background thread does. In a signal handler, a thread leaves the call
+/// to another one. After a call for the hard limit, the refused allocation is tried once more.
 ///
 /// The function may allocate and free, and must return. It must not take a lock that a thread may hold while it
 /// allocates. A call that has begun may outlast this. Each call of this takes 64 bytes for ever.

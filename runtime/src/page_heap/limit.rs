@@ -11,14 +11,15 @@
 //! **Never over.** A page is held by one compare-and-swap that judges the sum. So of two threads that race for the last
 //! page, one gets it, with or without the page heap's lock.
 //!
-//! **Hysteresis.** A limit is reached again only after the pages in use have fallen below it by a *step*. Two reliefs
-//! are a step of growth apart.
+//! **Hysteresis.** A limit is reached again only after the pages in use have fallen below it by a *step*. A large
+//! request may be refused far below the hard limit. That reaches the limit again only a step above or below. Two
+//! reliefs are a step of growth apart.
 //!
 //! Runs at the same time: any number of threads, also in signal handlers. Relaxed throughout: each word stands alone.
 
 use super::{GRANULE_PAGES, PAGE};
 use crate::observe::Events;
-use machine::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use machine::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A step is this part of the limit, up to 32 MiB.
 const STEP_PART: u64 = 16;
@@ -48,8 +49,8 @@ impl Limit {
 #[repr(C)]
 struct Threshold {
     pages: AtomicU64,
-    /// Whether it was reached since the pages in use were last a step below it.
-    is_reached: AtomicBool,
+    /// Pages in use when it was reached; 0: they were a step below it since.
+    reached_at: AtomicU64,
     /// Times that it was reached.
     times: Events,
 }
@@ -61,7 +62,7 @@ impl Threshold {
 
     fn set(&self, pages: u64) {
         self.pages.store(pages, Relaxed);
-        self.is_reached.store(false, Relaxed);
+        self.reached_at.store(0, Relaxed);
     }
 
     /// The step of a limit of so many pages.
@@ -69,20 +70,24 @@ impl Threshold {
         (pages / STEP_PART).clamp(1, LONGEST_STEP)
     }
 
-    /// Notes that it was reached. Returns whether it was not reached before.
-    fn reach(&self) -> bool {
-        let is_first = !self.is_reached.swap(true, Relaxed);
-        if is_first {
+    /// Notes that it was reached with so many pages in use. Returns whether it was not reached before, or at least
+    /// `further` below.
+    fn reach(&self, in_use: u64, further: u64) -> bool {
+        let before = self.reached_at.load(Relaxed);
+        let is_new = before == 0 || in_use >= before.saturating_add(further);
+        // Of two threads at once, one counts.
+        let counts = is_new && self.reached_at.compare_exchange(before, in_use.max(1), Relaxed, Relaxed).is_ok();
+        if counts {
             self.times.count();
         }
-        is_first
+        counts
     }
 
     /// Looks whether so many pages in use are a step below it.
     fn look_at(&self, in_use: u64) {
-        let is_below = self.get().is_some_and(|pages| in_use + Self::step(pages) <= pages);
-        if is_below && self.is_reached.load(Relaxed) {
-            self.is_reached.store(false, Relaxed);
+        let (before, Some(pages)) = (self.reached_at.load(Relaxed), self.get()) else { return };
+        if before > 0 && in_use + Self::step(pages) <= before.min(pages) {
+            self.reached_at.store(0, Relaxed);
         }
     }
 }
@@ -182,10 +187,11 @@ impl Limits {
         self.hard.get().map_or(0, |most| self.held().saturating_add(pages).saturating_sub(most))
     }
 
-    /// The hard limit refused an allocation, after all that is not in use went back.
-    pub(crate) fn refuse(&self) {
+    /// The hard limit refused an allocation, after all that is not in use went back. So many pages are in use.
+    pub(crate) fn refuse(&self, in_use: u64) {
         self.refused.count();
-        if self.hard.reach() {
+        let step = self.hard.get().map_or(0, Threshold::step);
+        if self.hard.reach(in_use, step) {
             self.due.fetch_or(Limit::Hard.bit(), Relaxed);
         }
     }
@@ -213,7 +219,7 @@ impl Limits {
         self.reliefs.count();
         let (Some(soft), held) = (self.soft.get(), self.held()) else { return };
         self.relief_above.store((held + Threshold::step(soft)).max(soft), Relaxed);
-        if held > soft && self.soft.reach() {
+        if held > soft && self.soft.reach(held, u64::MAX) {
             self.due.fetch_or(Limit::Soft.bit(), Relaxed);
         }
     }
@@ -312,7 +318,7 @@ mod tests {
         let limits = limits(Some(160), None);
         assert!(limits.hold(160, 0));
         let refuse = || {
-            limits.refuse();
+            limits.refuse(limits.held());
             limits.take_due(Limit::Hard.bit()) != 0
         };
         assert_eq!([refuse(), refuse(), refuse()], [true, false, false]);
@@ -321,5 +327,10 @@ mod tests {
         limits.release(10);
         assert!(limits.hold(10, 150) && refuse());
         assert_eq!((limits.refused.get(), limits.times(Limit::Hard)), (5, 2));
+        // Requests that are too large, far below the limit.
+        limits.release(100);
+        assert!(limits.hold(1, 60) && refuse());
+        assert!(limits.hold(1, 61) && !refuse() && limits.hold(8, 62) && !refuse());
+        assert!(limits.hold(1, 70) && refuse(), "a step above the refusal before");
     }
 }

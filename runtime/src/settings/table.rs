@@ -153,7 +153,7 @@ pub const TABLE: &[Setting] = &[
     ),
     row("upkeep.budget_mib", Number(1, 1_000_000), "1024", "MiB", AnyTime)
         .help("Memory that may be returned to the kernel per second. It bounds the cost of faulting pages in again."),
-    row("upkeep.cgroup", Values::Path, "the process's own", "", AtStart).help(
+    row("upkeep.cgroup", Values::Path, "its own", "", AtStart).help(
         "Folder of the control group (version 2) whose `memory.events` the background thread reads once an interval. \
          When its `high` or `max` has grown, all memory that is not in use goes back. If there is no such file, \
          nothing happens.",
