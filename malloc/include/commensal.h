@@ -697,8 +697,8 @@ int cm_limit_set(uint32_t limit, uint64_t bytes) CM_NOTHROW;
 /// of which a call may still be running.
 ///
 /// The soft limit is reached if more is held after all memory that is not in use went back, the hard limit if it
-/// refuses an allocation. Each counts as reached again only after the held memory has fallen below it by a sixteenth,
-/// at most 32 MiB. A thread calls the function in an allocation, outside of all groups and of the library's locks, or
+/// refuses an allocation. Each counts as reached again only after the memory in use has fallen below it by a sixteenth,
+/// at most 32 MiB; or if a refusal comes so much above the one before. A thread calls the function in an allocation, outside of all groups and of the library's locks, or
 /// the library's background thread does. All signals are blocked, and no two calls run at once. After a call for the
 /// hard limit, the refused allocation is tried once more.
 ///
@@ -708,7 +708,8 @@ int cm_limit_set(uint32_t limit, uint64_t bytes) CM_NOTHROW;
 /// Returns 0, or -1. Each call takes 64 bytes that are never freed.
 ///
 /// errno: ENOMEM if there is no memory.
-int cm_limit_notify(cm_limit_notifier function, void *argument) CM_NOTHROW;
+int cm_limit_notify(cm_limit_notifier function,
+                    void *argument) CM_NOTHROW;
 
 /// Reads the limits into `report`. Each figure is exact; together they are consistent only at rest.
 void cm_limit_report(struct cm_limit_figures *report) CM_NOTHROW;
