@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::library::{Library, succeeds};
-use crate::{install, tree};
+use crate::install;
 
 /// The folder for libraries, as Debian for this architecture has it.
 const LIBDIR: &str = "lib/x86_64-linux-gnu";
@@ -43,7 +43,10 @@ pub fn run(root: &Path, makes_twice: bool, suites: &[String]) -> Result<(), Stri
     let made = make_in(root, epoch(root)?, &root.join("target/package"))?;
     if makes_twice {
         let again = root.join("target/package-again");
-        tree::copy(root, &again.join("copy"))?;
+        let _ = fs::remove_dir_all(again.join("copy"));
+        // With its commit, which the command tells; so what is in no commit is missing there.
+        let mut clone = Command::new("git");
+        succeeds(clone.args(["clone", "--quiet"]).arg(root).arg(again.join("copy")))?;
         same(&made, &make_in(&again.join("copy"), epoch(root)?, &again)?)?;
     }
     suites::try_in(root, &made, suites)
