@@ -12,8 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::library::{Library, succeeds};
 use crate::install;
+use crate::library::{Library, succeeds};
 
 /// The folder for libraries, as Debian for this architecture has it.
 const LIBDIR: &str = "lib/x86_64-linux-gnu";
