@@ -14,7 +14,7 @@ use lab::sheet::{Sheet, Side};
 use lab::{report, table};
 
 use crate::failure::Failure;
-use crate::{arms, forecast, places};
+use crate::{arms, forecast, pack, places};
 
 /// Repeat on this machine what documents report about the Linux kernel
 ///
@@ -24,7 +24,8 @@ use crate::{arms, forecast, places};
 #[derive(Args)]
 pub struct Lab {
     /// An experiment, or one of: "list" lists the experiments; "all" runs them in turn; "calibrate" measures the costs of this
-    /// machine's operations; "validate" tests the simulated machine; "forecast" simulates larger machines
+    /// machine's operations; "validate" tests the simulated machine; "forecast" simulates larger machines; "pack" measures all in
+    /// ten minutes, and writes one file to send to the project
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
     pub name: String,
 
@@ -49,7 +50,7 @@ pub struct Lab {
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
 
-    /// File that "calibrate" writes the profile to
+    /// File that "calibrate" writes the profile to, or "pack" the results [default of "pack": commensal-pack-DATE.json]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
@@ -70,9 +71,10 @@ const EVERY: &str = "all";
 const CALIBRATE: &str = "calibrate";
 const VALIDATE: &str = "validate";
 const FORECAST: &str = "forecast";
+const PACK: &str = "pack";
 
 fn names() -> impl Iterator<Item = &'static str> {
-    [LIST, EVERY, CALIBRATE, VALIDATE, FORECAST].into_iter().chain(ALL.iter().map(|experiment| experiment.name))
+    [LIST, EVERY, CALIBRATE, VALIDATE, FORECAST, PACK].into_iter().chain(ALL.iter().map(|experiment| experiment.name))
 }
 
 /// Runs experiments. Status 1 if an arm fails or behaves unlike the baseline.
@@ -80,6 +82,10 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
     if request.name == LIST {
         places::show(&list().within(COLUMNS), None)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if request.name == PACK {
+        has_only(request, &["--quick", "--out"])?;
+        return pack::pack(request.out.as_deref(), request.quick);
     }
     if [CALIBRATE, VALIDATE, FORECAST].contains(&request.name.as_str()) {
         return of_model(request);
@@ -90,7 +96,7 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
 /// Runs the chosen experiments.
 fn experiments(request: &Lab) -> Result<ExitCode, Failure> {
     if request.out.is_some() {
-        return Err(Failure::usage("--out is an option of lab calibrate only"));
+        return Err(Failure::usage("--out is an option of lab calibrate and lab pack only"));
     }
     let chosen = ALL.iter().filter(|experiment| request.name == EVERY || request.name == experiment.name);
     let mut chosen: Vec<&Experiment> = chosen.collect();

@@ -22,6 +22,7 @@ mod inspect;
 mod lab;
 mod library;
 mod manual;
+mod pack;
 mod places;
 mod probe;
 mod profile;

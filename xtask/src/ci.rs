@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::library::{self, ended_well, succeeds};
 use crate::mutants::{self, Choice};
 use crate::torture::{self, Build};
-use crate::{abi, book, charts, golden, header, misuse, portable, reference, tidy};
+use crate::{abi, book, charts, golden, header, misuse, packs, portable, reference, tidy};
 
 /// Of the list of mutations, others at each commit.
 const MUTANTS: usize = 3;
@@ -28,6 +28,7 @@ const STEPS: [(&str, Step); 13] = [
     ("header", |root, _| header::run(root, false)),
     ("abi", |root, _| abi::run(root, false)),
     ("docs", |root, _| {
+        packs::run(root, false)?;
         reference::run(root, false).and_then(|()| charts::run(root, false, false)).and_then(|()| book::run(root))
     }),
     ("misuse", |root, _| misuse::check(root)),

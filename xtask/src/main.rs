@@ -21,6 +21,7 @@ mod misuse;
 mod mutants;
 mod nightly;
 mod package;
+mod packs;
 mod pages;
 mod portable;
 mod prose;
@@ -171,6 +172,12 @@ enum Task {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Hold the packs in docs/packs against their schema, and compare their page with docs/packs.md
+    Packs {
+        /// Write it
+        #[arg(long)]
+        bless: bool,
+    },
     /// Make the archive and the Debian packages in target/package/out, with their checksums
     Package {
         /// Build a second time at another place: both must be the same, byte for byte
@@ -238,6 +245,7 @@ fn main() -> ExitCode {
         Task::Install { prefix, libdir, destdir } => install::run(&root(), &prefix, &libdir, destdir.as_deref()),
         Task::Fuzz { minutes, only } => fuzz::run(&root(), minutes, only.as_deref()),
         Task::Release { dry_run } => release::run(&root(), dry_run),
+        Task::Packs { bless } => packs::run(&root(), bless),
         Task::Package { twice, suites } => package::run(&root(), twice, &suites),
         Task::Pages { command } => pages::run(&root(), &command),
         Task::Soak { minutes } => library::soak(&root(), minutes),

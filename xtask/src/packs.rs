@@ -1,0 +1,171 @@
+//! Packs: the figures of machines that people sent, in `docs/packs`, held against their schema and shown as a page.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use boon::{Compiler, SchemaIndex, Schemas};
+use serde_json::Value;
+
+use crate::reference;
+
+const FOLDER: &str = "docs/packs";
+const PAGE: &str = "docs/packs.md";
+const SCHEMA: &str = "lab/pack.schema.json";
+const OPENING: &str = "\
+# Other machines
+
+<!-- Made of docs/packs by `cargo xtask packs --bless`, which overwrites changes. -->
+
+Have you a machine that is not here, above all one with many CPUs? `commensal lab pack` measures it in some ten minutes and
+writes one file. Let it be idle meanwhile, and send the file in an issue. It has the figures, the processor's name and the
+versions of the kernel and of the C library, and nothing else of the machine. `lab/pack.schema.json` describes it.
+
+Figures are ratios: the second arm over the first, with the 95 % interval. Less than 1 is better for the second.
+";
+
+/// Reads the packs, and compares the page with the committed one or writes it.
+pub fn run(root: &Path, bless: bool) -> Result<(), String> {
+    let folder = root.join(FOLDER);
+    let entries = fs::read_dir(&folder).map_err(|error| format!("{FOLDER}: {error}"))?;
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| is_json(path)).collect();
+    names.sort();
+    let schema = read(&root.join(SCHEMA))?;
+    let mut packs = Vec::new();
+    for path in &names {
+        let pack = read(path)?;
+        check(&schema, &pack).map_err(|why| format!("{}: {why}", path.display()))?;
+        packs.push(pack);
+    }
+    reference::settle(root, PAGE, &page(&packs), bless, "packs")?;
+    println!("packs: {PAGE} has {} machines", packs.len());
+    Ok(())
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
+}
+
+fn read(path: &Path) -> Result<Value, String> {
+    let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_slice(&text).map_err(|error| format!("{} is not JSON: {error}", path.display()))
+}
+
+fn check(schema: &Value, pack: &Value) -> Result<(), String> {
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    let compiled = compiler.add_resource(SCHEMA, schema.clone()).and_then(|()| compiler.compile(SCHEMA, &mut schemas));
+    let compiled: SchemaIndex = compiled.map_err(|error| format!("{SCHEMA}: {error:#}"))?;
+    schemas.validate(pack, compiled).map_err(|error| format!("expected what {SCHEMA} describes: {error:#}"))
+}
+
+fn page(packs: &[Value]) -> String {
+    let mut text = OPENING.to_owned();
+    for pack in packs {
+        let machine = &pack["machine"];
+        let word = |key: &str| machine[key].as_str().unwrap_or_default();
+        let below = if machine["is_virtual"] == true { ", virtual" } else { "" };
+        let _ = write!(
+            text,
+            "\n## {}, {} CPUs\n\nLinux {}, {}{below}. Made on {} at commit {}.\n\n\
+             | experiment | second over first | row | figure | ratio | published |\n|---|---|---|---|---|---|\n",
+            word("model"),
+            machine["cpus"],
+            word("kernel"),
+            word("libc"),
+            pack["made"].as_str().unwrap_or_default(),
+            pack["commit"].as_str().unwrap_or_default(),
+        );
+        for (name, result) in pack["results"].as_object().into_iter().flatten() {
+            let of_all = result["comparisons"].as_array().into_iter().flatten();
+            of_all.filter(|compared| is_shown(compared)).for_each(|compared| text += &row(name, compared));
+        }
+    }
+    text
+}
+
+/// What a document tells, too, and the means of several programs.
+fn is_shown(compared: &Value) -> bool {
+    let is_mean = |value: &Value| value.as_str().is_some_and(|word| word.starts_with("geometric mean"));
+    let mut parameters = compared["parameters"].as_object().into_iter().flatten();
+    !compared["document"].is_null() || parameters.any(|(_, value)| is_mean(value))
+}
+
+fn row(name: &str, compared: &Value) -> String {
+    let word = |key: &str| compared[key].as_str().unwrap_or_default().replace('|', "/");
+    let parameter = |(key, value): (&String, &Value)| match value {
+        Value::String(word) => word.clone(),
+        value => format!("{key} {value}"),
+    };
+    let parameters = compared["parameters"].as_object().into_iter().flatten().map(parameter);
+    let number = |value: &Value| value.as_f64().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
+    let (low, high) = (number(&compared["ci95"][0]), number(&compared["ci95"][1]));
+    format!(
+        "| {name} | {} over {} | {} | {} | {} ({low} to {high}) | {} |\n",
+        word("candidate"),
+        word("baseline"),
+        parameters.collect::<Vec<_>>().join(", "),
+        word("metric").replace('_', " "),
+        number(&compared["ratio"]),
+        number(&compared["document"]["value"]),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pack() -> Value {
+        let compared = |parameters: Value, document: Value| {
+            json!({
+                "metric": "wall_ns", "parameters": parameters, "baseline": "glibc", "candidate": "ours", "ratio": 0.5,
+                "ci95": [0.4, 0.625], "p": 0.01, "mde": null, "verdict": "faster", "document": document,
+            })
+        };
+        let document = json!({"source": "a patch", "figure": "a table", "value": 0.45});
+        let result = json!({
+            "experiment": "cache", "seed": 1, "blocks": 5, "interrupted": false, "arms": [], "findings": [],
+            "comparisons": [
+                compared(json!({"cpus": 8}), document), compared(json!({"cpus": 9}), Value::Null),
+                compared(json!({"workload": "geometric mean of 3"}), Value::Null),
+            ],
+        });
+        json!({
+            "format": "commensal-pack", "version": 1, "made": "2026-11-29", "commit": "0123456789ab",
+            "machine": {
+                "kind": "host", "cpus": 8, "model": "A CPU", "kernel": "6.1", "libc": "glibc 2.36", "is_virtual": true,
+            },
+            "results": {"cache": result},
+        })
+    }
+
+    #[test]
+    fn page_shows_published_comparisons_and_means() {
+        let text = page(&[pack()]);
+        assert!(text.contains("\n## A CPU, 8 CPUs\n\nLinux 6.1, glibc 2.36, virtual. Made on 2026-11-29"), "{text}");
+        assert!(
+            text.contains("| cache | ours over glibc | cpus 8 | wall ns | 0.50 (0.40 to 0.62) | 0.45 |\n"),
+            "{text}"
+        );
+        assert!(text.contains("| geometric mean of 3 | wall ns | 0.50 (0.40 to 0.62) | – |\n"), "{text}");
+        assert!(!text.contains("cpus 9"), "{text}");
+    }
+
+    #[test]
+    fn pack_that_the_schema_does_not_describe_is_refused() {
+        let schema = read(&crate::root().join(SCHEMA)).unwrap();
+        assert_eq!(check(&schema, &pack()), Ok(()));
+        let changes: [fn(&mut Value); 4] = [
+            |pack| pack["version"] = json!(2),
+            |pack| pack["machine"]["hostname"] = json!("secret"),
+            |pack| pack["results"]["cache"]["comparisons"][0]["ratio"] = json!("0.5"),
+            |pack| pack["results"]["cache"]["interrupted"] = json!(true),
+        ];
+        for change in changes {
+            let mut wrong = pack();
+            change(&mut wrong);
+            let why = check(&schema, &wrong).unwrap_err();
+            assert!(why.contains("expected what lab/pack.schema.json describes"), "{why}");
+        }
+    }
+}
