@@ -77,7 +77,7 @@ static void write_and_leave(cm_cache *cache, unsigned char *object) {
 static void write_and_use_again(cm_cache *cache, unsigned char *object) {
     write_and_leave(cache, object);
     for (int i = 0; i < 10000; i++)
-        cm_cache_alloc(cache);
+        (void)!cm_cache_alloc(cache);
 }
 
 static void write_in_quarantine(cm_cache *cache, unsigned char *object) {

@@ -30,6 +30,7 @@ pub mod subject;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// This package's folder.
@@ -50,12 +51,12 @@ pub fn scratch(name: &str) -> PathBuf {
 /// A new folder, which is empty, and removed when a later process makes one.
 pub fn empty_folder() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
+    static CLEAN: Once = Once::new();
     let all = scratch("folders");
+    // Before this process makes one: an older process had the same number.
+    CLEAN.call_once(|| remove_what_others_left(&all));
     // Relaxed: each value is given out once, whatever the order.
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    if number == 0 {
-        remove_what_others_left(&all);
-    }
     let folder = all.join(format!("{}-{number}", std::process::id()));
     std::fs::create_dir(&folder).unwrap_or_else(|error| panic!("cannot make {}: {error}", folder.display()));
     folder
