@@ -3,7 +3,7 @@
 //! Each part is a command whose result is JSON already. A pack has them all, by name, and says of which machine, commit
 //! and day it is. `lab/pack.schema.json` describes it; `cargo xtask packs` makes a page of the committed ones.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
