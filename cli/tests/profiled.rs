@@ -320,7 +320,7 @@ fn program_profiles_itself_by_regions() {
     let library = common::library();
     let header = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../malloc/include");
     // By its soname, as where it is installed.
-    std::os::unix::fs::symlink(&library, folder.path().join("libcommensal.so.0")).unwrap();
+    std::os::unix::fs::symlink(library, folder.path().join("libcommensal.so.0")).unwrap();
     let path = format!("-Wl,-rpath,{}", folder.path().display());
     compile(
         INTERFACE,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use boon::{Compiler, SchemaIndex, Schemas};
+use boon::{Compiler, Schemas};
 use serde_json::Value;
 
 use crate::reference;
@@ -17,8 +17,8 @@ const OPENING: &str = "\
 
 <!-- Made of docs/packs by `cargo xtask packs --bless`, which overwrites changes. -->
 
-Have you a machine that is not here, above all one with many CPUs? `commensal lab pack` measures it in some ten minutes and
-writes one file. Let it be idle meanwhile, and send the file in an issue. It has the figures, the processor's name and the
+Have you a machine that is not here, above all one with many CPUs? `commensal lab pack` measures it in five to ten
+minutes and writes one file. Let it be idle meanwhile, and send the file in an issue. It has the figures, the processor's name and the
 versions of the kernel and of the C library, and nothing else of the machine. `lab/pack.schema.json` describes it.
 
 Figures are ratios: the second arm over the first, with the 95 % interval. Less than 1 is better for the second.
@@ -53,8 +53,8 @@ fn read(path: &Path) -> Result<Value, String> {
 
 fn check(schema: &Value, pack: &Value) -> Result<(), String> {
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-    let compiled = compiler.add_resource(SCHEMA, schema.clone()).and_then(|()| compiler.compile(SCHEMA, &mut schemas));
-    let compiled: SchemaIndex = compiled.map_err(|error| format!("{SCHEMA}: {error:#}"))?;
+    compiler.add_resource(SCHEMA, schema.clone()).map_err(|error| format!("{SCHEMA}: {error:#}"))?;
+    let compiled = compiler.compile(SCHEMA, &mut schemas).map_err(|error| format!("{SCHEMA}: {error:#}"))?;
     schemas.validate(pack, compiled).map_err(|error| format!("expected what {SCHEMA} describes: {error:#}"))
 }
 
@@ -83,11 +83,12 @@ fn page(packs: &[Value]) -> String {
     text
 }
 
-/// What a document tells, too, and the means of several programs.
+/// What a document tells, too, and the mean time and memory of several programs.
 fn is_shown(compared: &Value) -> bool {
+    let is_main = ["wall_s", "peak_kb"].iter().any(|metric| compared["metric"] == *metric);
     let is_mean = |value: &Value| value.as_str().is_some_and(|word| word.starts_with("geometric mean"));
     let mut parameters = compared["parameters"].as_object().into_iter().flatten();
-    !compared["document"].is_null() || parameters.any(|(_, value)| is_mean(value))
+    !compared["document"].is_null() || is_main && parameters.any(|(_, value)| is_mean(value))
 }
 
 fn row(name: &str, compared: &Value) -> String {
@@ -118,7 +119,7 @@ mod tests {
     fn pack() -> Value {
         let compared = |parameters: Value, document: Value| {
             json!({
-                "metric": "wall_ns", "parameters": parameters, "baseline": "glibc", "candidate": "ours", "ratio": 0.5,
+                "metric": "wall_s", "parameters": parameters, "baseline": "glibc", "candidate": "ours", "ratio": 0.5,
                 "ci95": [0.4, 0.625], "p": 0.01, "mde": null, "verdict": "faster", "document": document,
             })
         };
@@ -144,10 +145,10 @@ mod tests {
         let text = page(&[pack()]);
         assert!(text.contains("\n## A CPU, 8 CPUs\n\nLinux 6.1, glibc 2.36, virtual. Made on 2026-11-29"), "{text}");
         assert!(
-            text.contains("| cache | ours over glibc | cpus 8 | wall ns | 0.50 (0.40 to 0.62) | 0.45 |\n"),
+            text.contains("| cache | ours over glibc | cpus 8 | wall s | 0.50 (0.40 to 0.62) | 0.45 |\n"),
             "{text}"
         );
-        assert!(text.contains("| geometric mean of 3 | wall ns | 0.50 (0.40 to 0.62) | – |\n"), "{text}");
+        assert!(text.contains("| geometric mean of 3 | wall s | 0.50 (0.40 to 0.62) | – |\n"), "{text}");
         assert!(!text.contains("cpus 9"), "{text}");
     }
 
