@@ -18,6 +18,7 @@ commensal doctor
 LD_PRELOAD=libcommensal.so.0 grep -q 'libcommensal.so.0' /proc/self/maps
 ldconfig -p | grep -q 'libcommensal.so.0 '
 test -s /usr/share/man/man1/commensal.1.gz && test -s /usr/share/man/man1/commensal-run.1.gz
+man commensal-run > /dev/null
 bash -n /usr/share/bash-completion/completions/commensal
 systemd-analyze verify /usr/lib/systemd/system/commensal-exporter.service
 commensal exporter --listen 127.0.0.1:29464 &
@@ -33,7 +34,7 @@ c++ -Wall -Wextra -Werror /tmp/c.cc $(pkg-config --cflags --libs commensal) -o /
 rm /tmp/counter /tmp/static /tmp/c /tmp/c.cc
 "##;
 /// Programs that this needs.
-const TOOLS: &str = "gcc g++ libc6-dev pkgconf grep systemd";
+const TOOLS: &str = "gcc g++ libc6-dev pkgconf grep man-db systemd";
 
 /// Makes a fresh system of each suite, and tries the packages there. Needs root and `debootstrap`.
 pub fn try_in(root: &Path, made: &[PathBuf], suites: &[String]) -> Result<(), String> {
@@ -78,12 +79,15 @@ impl<'a> Fresh<'a> {
         command
     }
 
-    /// All files that a package may leave, outside of what the package manager writes for itself.
+    /// All files that a package may leave, outside of what the package manager writes for itself and of what is in memory
+    /// on a system that was booted.
     fn files(&self) -> Result<Vec<String>, String> {
         let mut find = Command::new("find");
-        find.args([".", "-path", "./proc", "-prune", "-o", "-path", "./var/lib/dpkg", "-prune", "-o"]);
-        find.args(["-path", "./var/log", "-prune", "-o", "-path", "./var/cache", "-prune", "-o", "-print"]);
-        let mut found: Vec<String> = said(find.current_dir(self.0))?.lines().map(str::to_owned).collect();
+        find.arg(".");
+        for own in ["./proc", "./dev", "./run", "./var/lib/dpkg", "./var/log", "./var/cache"] {
+            find.args(["-path", own, "-prune", "-o"]);
+        }
+        let mut found: Vec<String> = said(find.arg("-print").current_dir(self.0))?.lines().map(str::to_owned).collect();
         found.sort();
         Ok(found)
     }
