@@ -34,10 +34,14 @@ pub const BUILT_FROM: &str = env!("LAB_COMMIT");
 /// may be in what is measured.
 pub fn commit() -> String {
     let built = if BUILT_FROM.is_empty() { "unknown" } else { BUILT_FROM };
-    let status = std::process::Command::new("git")
-        .args(["-C", env!("CARGO_MANIFEST_DIR"), "status", "--porcelain", "--untracked-files=no"])
-        .output();
-    let has_changes = status.is_ok_and(|status| status.status.success() && !status.stdout.is_empty());
+    // Beside what cargo builds; a command that was installed has no tree.
+    let command = std::env::current_exe().unwrap_or_default();
+    let tree = command.ancestors().find(|folder| folder.join("lab/starter").is_dir());
+    let status = tree.map(|tree| {
+        let mut git = std::process::Command::new("git");
+        git.arg("-C").arg(tree).args(["status", "--porcelain", "--untracked-files=no"]).output()
+    });
+    let has_changes = matches!(status, Some(Ok(status)) if status.status.success() && !status.stdout.is_empty());
     if has_changes && !built.ends_with('+') { format!("{built}+") } else { built.to_owned() }
 }
 
