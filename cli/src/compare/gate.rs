@@ -1,6 +1,6 @@
-//! `--fail-if`: limits for continuous integration. A limit is exceeded if an arm has more than the baseline by more than a
-//! share, with the confidence of the statistics: the whole interval of the ratio lies above the limit, and a test of the
-//! ratios against the limit says that it is no chance, corrected for the number of arms.
+//! `--fail-if`: limits for continuous integration. An arm exceeds one if it has more than the baseline by more than a
+//! share. The whole interval of the ratio must lie above the limit. And a test of the ratios against the limit must say
+//! that this is no chance, corrected for the number of arms.
 
 use lab::analysis::Analysis;
 use lab::metric::{CPU, FAULTS, Metric, PEAK, WALL};
