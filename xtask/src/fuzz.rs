@@ -6,7 +6,8 @@ use std::process::Command;
 use crate::library::succeeds;
 
 /// Each with the longest input, in bytes.
-const TARGETS: [(&str, u32); 4] = [("malloc", 4096), ("settings", 512), ("page", 4096), ("profile", 16384)];
+const TARGETS: [(&str, u32); 5] =
+    [("malloc", 4096), ("settings", 512), ("page", 4096), ("profile", 16384), ("pack", 4096)];
 
 /// Lines of a target that failed which are shown.
 const SHOWN: usize = 60;

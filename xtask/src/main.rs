@@ -158,7 +158,7 @@ enum Task {
         #[arg(long)]
         destdir: Option<PathBuf>,
     },
-    /// Fuzz malloc and each parser: settings, statistics pages, profiles; needs a C++ compiler
+    /// Fuzz malloc and each parser: settings, statistics pages, profiles, packs; needs a C++ compiler
     Fuzz {
         /// For how long, all together
         #[arg(long, default_value_t = 4.0)]

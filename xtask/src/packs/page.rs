@@ -1,18 +1,14 @@
-//! Packs: the figures of machines that people sent, in `docs/packs`, held against their schema and shown as a page.
+//! What a pack must be, and how the page shows it. Packs come from other people: what they say is text and nothing else.
+//!
+//! A fuzz target has this file too, so it uses nothing of the program.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
-use boon::{Compiler, Schemas};
+use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 
-use crate::reference;
-
-const FOLDER: &str = "docs/packs";
-const PAGE: &str = "docs/packs.md";
-const SCHEMA: &str = "lab/pack.schema.json";
-const OPENING: &str = "\
+pub const SCHEMA: &str = "lab/pack.schema.json";
+pub const OPENING: &str = "\
 # Other machines
 
 <!-- Made of docs/packs by `cargo xtask packs --bless`, which overwrites changes. -->
@@ -24,45 +20,33 @@ versions of the kernel and of the C library, and nothing else of the machine. `l
 Figures are ratios: the second arm over the first, with the 95 % interval. Less than 1 is better for the second.
 ";
 
-/// Reads the packs, and compares the page with the committed one or writes it.
-pub fn run(root: &Path, bless: bool) -> Result<(), String> {
-    let folder = root.join(FOLDER);
-    let entries = fs::read_dir(&folder).map_err(|error| format!("{FOLDER}: {error}"))?;
-    let mut names: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| is_json(path)).collect();
-    names.sort();
-    let schema = read(&root.join(SCHEMA))?;
-    let mut packs = Vec::new();
-    for path in &names {
-        let pack = read(path)?;
-        check(&schema, &pack).map_err(|why| format!("{}: {why}", path.display()))?;
-        packs.push(pack);
+/// What each pack must be.
+pub struct Schema {
+    schemas: Schemas,
+    of_packs: SchemaIndex,
+}
+
+impl Schema {
+    /// By the document in [`SCHEMA`].
+    pub fn of(document: Value) -> Result<Self, String> {
+        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        compiler.add_resource(SCHEMA, document).map_err(|error| format!("{SCHEMA}: {error:#}"))?;
+        let of_packs = compiler.compile(SCHEMA, &mut schemas).map_err(|error| format!("{SCHEMA}: {error:#}"))?;
+        Ok(Self { schemas, of_packs })
     }
-    reference::settle(root, PAGE, &page(&packs), bless, "packs")?;
-    println!("packs: {PAGE} has {} machines", packs.len());
-    Ok(())
+
+    pub fn check(&self, pack: &Value) -> Result<(), String> {
+        let checked = self.schemas.validate(pack, self.of_packs);
+        checked.map_err(|error| format!("expected what {SCHEMA} describes: {error:#}"))
+    }
 }
 
-fn is_json(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "json")
-}
-
-fn read(path: &Path) -> Result<Value, String> {
-    let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    serde_json::from_slice(&text).map_err(|error| format!("{} is not JSON: {error}", path.display()))
-}
-
-fn check(schema: &Value, pack: &Value) -> Result<(), String> {
-    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-    compiler.add_resource(SCHEMA, schema.clone()).map_err(|error| format!("{SCHEMA}: {error:#}"))?;
-    let compiled = compiler.compile(SCHEMA, &mut schemas).map_err(|error| format!("{SCHEMA}: {error:#}"))?;
-    schemas.validate(pack, compiled).map_err(|error| format!("expected what {SCHEMA} describes: {error:#}"))
-}
-
-fn page(packs: &[Value]) -> String {
+/// The page of packs that were checked.
+pub fn of(packs: &[Value]) -> String {
     let mut text = OPENING.to_owned();
     for pack in packs {
         let machine = &pack["machine"];
-        let word = |key: &str| machine[key].as_str().unwrap_or_default();
+        let word = |key: &str| machine[key].as_str().map(plain).unwrap_or_default();
         let below = if machine["is_virtual"] == true { ", virtual" } else { "" };
         let _ = write!(
             text,
@@ -92,16 +76,17 @@ fn is_shown(compared: &Value) -> bool {
 }
 
 fn row(name: &str, compared: &Value) -> String {
-    let word = |key: &str| compared[key].as_str().unwrap_or_default().replace('|', "/");
+    let word = |key: &str| compared[key].as_str().map(plain).unwrap_or_default();
     let parameter = |(key, value): (&String, &Value)| match value {
-        Value::String(word) => word.clone(),
-        value => format!("{key} {value}"),
+        Value::String(word) => plain(word),
+        value => format!("{} {value}", plain(key)),
     };
     let parameters = compared["parameters"].as_object().into_iter().flatten().map(parameter);
     let number = |value: &Value| value.as_f64().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
     let (low, high) = (number(&compared["ci95"][0]), number(&compared["ci95"][1]));
     format!(
-        "| {name} | {} over {} | {} | {} | {} ({low} to {high}) | {} |\n",
+        "| {} | {} over {} | {} | {} | {} ({low} to {high}) | {} |\n",
+        plain(name),
         word("candidate"),
         word("baseline"),
         parameters.collect::<Vec<_>>().join(", "),
@@ -109,6 +94,11 @@ fn row(name: &str, compared: &Value) -> String {
         number(&compared["ratio"]),
         number(&compared["document"]["value"]),
     )
+}
+
+/// A text that stays in its cell and on its line, and is no HTML.
+fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ").replace('|', "/").replace('<', "&lt;")
 }
 
 #[cfg(test)]
@@ -142,7 +132,7 @@ mod tests {
 
     #[test]
     fn page_shows_published_comparisons_and_means() {
-        let text = page(&[pack()]);
+        let text = of(&[pack()]);
         assert!(text.contains("\n## A CPU, 8 CPUs\n\nLinux 6.1, glibc 2.36, virtual. Made on 2026-11-29"), "{text}");
         assert!(
             text.contains("| cache | ours over glibc | cpus 8 | wall s | 0.50 (0.40 to 0.62) | 0.45 |\n"),
@@ -153,9 +143,20 @@ mod tests {
     }
 
     #[test]
+    fn page_shows_marks_of_tables_and_html_as_text() {
+        let mut odd = pack();
+        odd["machine"]["model"] = json!("A\n## B <b>");
+        odd["results"] = json!({"a|b": odd["results"]["cache"]});
+        odd["results"]["a|b"]["comparisons"][0]["parameters"] = json!({"x": "c|d", "y|z": 1});
+        let text = of(&[odd]);
+        assert!(text.contains("\n## A ## B &lt;b>, 8 CPUs\n"), "{text}");
+        assert!(text.contains("\n| a/b | ours over glibc | c/d, y/z 1 | wall s |"), "{text}");
+    }
+
+    #[test]
     fn pack_that_the_schema_does_not_describe_is_refused() {
-        let schema = read(&crate::root().join(SCHEMA)).unwrap();
-        assert_eq!(check(&schema, &pack()), Ok(()));
+        let schema = crate::packs::schema();
+        assert_eq!(schema.check(&pack()), Ok(()));
         let changes: [fn(&mut Value); 4] = [
             |pack| pack["version"] = json!(2),
             |pack| pack["machine"]["hostname"] = json!("secret"),
@@ -165,7 +166,7 @@ mod tests {
         for change in changes {
             let mut wrong = pack();
             change(&mut wrong);
-            let why = check(&schema, &wrong).unwrap_err();
+            let why = schema.check(&wrong).unwrap_err();
             assert!(why.contains("expected what lab/pack.schema.json describes"), "{why}");
         }
     }
