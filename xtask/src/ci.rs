@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::library::{self, ended_well, succeeds};
 use crate::mutants::{self, Choice};
 use crate::torture::{self, Build};
-use crate::{abi, book, charts, golden, header, misuse, packs, portable, reference, tidy};
+use crate::{abi, book, charts, fuzz, golden, header, misuse, packs, portable, reference, tidy};
 
 /// Of the list of mutations, others at each commit.
 const MUTANTS: usize = 3;
@@ -22,7 +22,7 @@ type Step = fn(&Path, &mut Release) -> Result<(), String>;
 const STEPS: [(&str, Step); 13] = [
     ("fmt", |root, _| fmt(root)),
     ("clippy", |root, _| cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
-    ("tidy", |root, _| tidy::run(root)),
+    ("tidy", |root, _| tidy::run(root).and_then(|()| fuzz::check_lock(&root.join("fuzz")))),
     ("build", |root, release| release.wait().and_then(|()| library::check_size(root))),
     ("golden", |root, _| golden::run(root, false)),
     ("header", |root, _| header::run(root, false)),

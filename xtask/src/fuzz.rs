@@ -62,3 +62,41 @@ pub fn run(root: &Path, minutes: f64, only: Option<&str>) -> Result<(), String> 
     }
     Ok(())
 }
+
+/// The targets have a lock file of their own, which changes with the dependencies of what is fuzzed.
+pub fn check_lock(folder: &Path) -> Result<(), String> {
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.args(["metadata", "--format-version", "1", "--locked"]).current_dir(folder);
+    crate::package::said(&mut metadata).map(drop).map_err(|why| {
+        format!("{why}; if the lock file is old, run 'cargo update --workspace' in {}", folder.display())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn lock_file_without_a_dependency_is_refused() {
+        let folder = std::env::temp_dir().join(format!("commensal-xtask-lock-{}", std::process::id()));
+        for name in [".", "a"] {
+            fs::create_dir_all(folder.join(name).join("src")).unwrap();
+            fs::write(folder.join(name).join("src/lib.rs"), "").unwrap();
+        }
+        let manifest = |name: &str, rest: &str| format!("[package]\nname = '{name}'\nedition = '2024'\n{rest}");
+        let locked = |name: &str, rest: &str| format!("[[package]]\nname = \"{name}\"\nversion = \"0.0.0\"\n{rest}\n");
+        let put = |path: &str, text: String| fs::write(folder.join(path), text).unwrap();
+        put("a/Cargo.toml", manifest("a", ""));
+        put("Cargo.toml", manifest("b", "[workspace]\n[dependencies]\na = { path = 'a' }\n"));
+        put("Cargo.lock", format!("version = 4\n\n{}", locked("b", "")));
+        assert!(check_lock(&folder).is_err_and(|why| why.contains("run 'cargo update --workspace' in")));
+        put(
+            "Cargo.lock",
+            format!("version = 4\n\n{}{}", locked("a", ""), locked("b", "dependencies = [\n \"a\",\n]\n")),
+        );
+        assert_eq!(check_lock(&folder), Ok(()));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
