@@ -1,4 +1,6 @@
 //! Any bytes may be a profile: they are read or refused. A profile that was read is shown, compared and drawn.
+//!
+//! Planted bug that was seen here, within a minute: a sample that may have too few values.
 
 #![no_main]
 

@@ -1,4 +1,6 @@
 //! Any text may be a setting: it is understood as the table says, or the error names what was found and stays one line.
+//!
+//! Planted bug that was seen here, within a minute: a range without its first number.
 
 #![no_main]
 
