@@ -1,4 +1,4 @@
-//! A pack with any values and keys changed: it is refused, or the page has a heading and a table of it and nothing else.
+//! A pack with any values and keys changed: it is refused, or the page has a heading and a table of it, and no more.
 //!
 //! Planted bug that was seen here, within a minute: text that may begin a line of the page.
 
