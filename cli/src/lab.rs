@@ -14,7 +14,7 @@ use lab::sheet::{Sheet, Side};
 use lab::{report, table};
 
 use crate::failure::Failure;
-use crate::{arms, forecast, pack, places};
+use crate::{arms, forecast, pack, places, servers};
 
 /// Repeat on this machine what documents report about the Linux kernel
 ///
@@ -25,11 +25,15 @@ use crate::{arms, forecast, pack, places};
 pub struct Lab {
     /// An experiment, or one of: "list" lists the experiments; "all" runs them in turn; "calibrate" measures the costs of this
     /// machine's operations; "validate" tests the simulated machine; "forecast" simulates larger machines; "pack" measures all in
-    /// ten minutes, and writes one file to send to the project
+    /// ten minutes, and writes one file to send to the project; "servers" compares allocators on real servers
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
     pub name: String,
 
-    /// Take less than 45 seconds for each experiment, with wider intervals
+    /// Servers that "servers" measures [default: all that are installed]
+    #[arg(value_name = "SERVER", value_parser = PossibleValuesParser::new(lab::servers::names()))]
+    pub servers: Vec<String>,
+
+    /// Take less than 45 seconds for each experiment, with wider intervals; with "servers", a few minutes for each server
     #[arg(long)]
     pub quick: bool,
 
@@ -40,6 +44,14 @@ pub struct Lab {
     /// Seed of the random order [default: from the clock]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+
+    /// With "servers", compare one more allocator: a shared library to preload
+    #[arg(long = "with", value_name = "NAME=LIB", value_parser = arms::named)]
+    pub with: Vec<(String, String)>,
+
+    /// With "servers", compare Commensal with these settings, and no other allocator, as "compare" does
+    #[arg(long = "arm", value_name = "NAME=CONF", value_parser = arms::named_settings)]
+    pub arm: Vec<(String, String)>,
 
     /// Simulate a machine with this many CPUs; times come from a cost model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -72,9 +84,12 @@ const CALIBRATE: &str = "calibrate";
 const VALIDATE: &str = "validate";
 const FORECAST: &str = "forecast";
 const PACK: &str = "pack";
+const SERVERS: &str = "servers";
 
 fn names() -> impl Iterator<Item = &'static str> {
-    [LIST, EVERY, CALIBRATE, VALIDATE, FORECAST, PACK].into_iter().chain(ALL.iter().map(|experiment| experiment.name))
+    [LIST, EVERY, CALIBRATE, VALIDATE, FORECAST, PACK, SERVERS]
+        .into_iter()
+        .chain(ALL.iter().map(|experiment| experiment.name))
 }
 
 /// Runs experiments. Status 1 if an arm fails or behaves unlike the baseline.
@@ -87,6 +102,10 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
         has_only(request, &["--quick", "--out"])?;
         return pack::pack(request.out.as_deref(), request.quick);
     }
+    if request.name == SERVERS {
+        has_only(request, &["SERVER", "--quick", "--blocks", "--seed", "--with", "--arm", "--json", "--report"])?;
+        return servers::servers(request);
+    }
     if [CALIBRATE, VALIDATE, FORECAST].contains(&request.name.as_str()) {
         return of_model(request);
     }
@@ -95,9 +114,7 @@ pub fn lab(request: &Lab) -> Result<ExitCode, Failure> {
 
 /// Runs the chosen experiments.
 fn experiments(request: &Lab) -> Result<ExitCode, Failure> {
-    if request.out.is_some() {
-        return Err(Failure::usage("--out is an option of lab calibrate and lab pack only"));
-    }
+    has_only(request, &["--quick", "--blocks", "--seed", "--cpus", "--profile", "--json", "--report"])?;
     let chosen = ALL.iter().filter(|experiment| request.name == EVERY || request.name == experiment.name);
     let mut chosen: Vec<&Experiment> = chosen.collect();
     if request.json.is_some() && chosen.len() > 1 {
@@ -157,6 +174,9 @@ fn has_only(request: &Lab, options: &[&str]) -> Result<(), Failure> {
         ("--json", request.json.is_some()),
         ("--quick", request.quick),
         ("--profile", request.profile.is_some()),
+        ("--with", !request.with.is_empty()),
+        ("--arm", !request.arm.is_empty()),
+        ("SERVER", !request.servers.is_empty()),
     ];
     let wrong = given.into_iter().find(|(option, is_given)| *is_given && !options.contains(option));
     wrong.map_or(Ok(()), |(option, _)| {

@@ -28,6 +28,7 @@ mod probe;
 mod profile;
 mod program;
 mod run;
+mod servers;
 mod settings;
 mod sigpipe;
 mod stat;
@@ -138,7 +139,7 @@ struct Workload {
 }
 
 const ROWS_OF_THE_LAB: &str = "
-Single rows of the lab's experiments: counters, cache, kicks, grace, primitives, sections, stagger, increments
+Single rows of the lab's experiments: counters, cache, kicks, grace, primitives, sections, stagger, increments, server
   `commensal lab` starts them and says what their figures mean. Without arguments, each says what it expects.";
 
 const EXIT_STATUS: &str = "\

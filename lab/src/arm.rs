@@ -11,6 +11,9 @@ use crate::process::Program;
 
 const PRELOAD: &str = "LD_PRELOAD";
 const SETTINGS: &str = "COMMENSAL_CONF";
+/// What a program that hands its arm on gets in place of each of these. What a script preloads, it decides itself.
+const HANDED_ON: [(&str, &str); 2] = [(PRELOAD, "LAB_PRELOAD"), (SETTINGS, "LAB_CONF")];
+const SCRIPTS: [(&str, &str); 2] = [("LAB_PRELOAD", "PRELOAD"), ("LAB_CONF", SETTINGS)];
 
 /// What programs use when nothing is preloaded.
 pub const GLIBC: &str = "glibc";
@@ -101,6 +104,24 @@ impl Arm {
             environment.insert(SETTINGS.into(), all.join(",").into());
         }
     }
+}
+
+/// Puts the arm aside: the program runs under none, and [takes it on](take_on) for what it starts.
+pub fn hand_on(program: &mut Program) {
+    HANDED_ON.iter().for_each(|names| rename(program, *names));
+}
+
+/// Gives a script the arm that was handed on to this process: settings, and the variable `PRELOAD`, which may be empty.
+pub fn take_on(script: &mut Program) {
+    script.environment.remove(OsStr::new(PRELOAD));
+    SCRIPTS.iter().for_each(|names| rename(script, *names));
+    script.environment.entry("PRELOAD".into()).or_default();
+}
+
+fn rename(program: &mut Program, (from, to): (&str, &str)) {
+    let value = program.environment.remove(OsStr::new(from));
+    program.environment.remove(OsStr::new(to));
+    program.environment.extend(value.map(|value| (to.into(), value)));
 }
 
 /// An allocator that may be installed.

@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::analysis::{BASELINE, CONTROL};
 use crate::answers::Answers;
-use crate::arm::Arm;
+use crate::arm::{self, Arm};
 use crate::finding::{Finding, Witness};
 use crate::metric::{self, Metric};
 use crate::parameters::Parameters;
@@ -59,6 +59,8 @@ pub struct Subject {
     pub must_succeed: bool,
     /// Whether it takes a seed as an argument before the arm's words: the same for all arms of a block, another one for each block.
     pub draws_lots: bool,
+    /// Whether the program itself runs under no arm, and hands its arm on to what it starts.
+    pub hands_on: bool,
 }
 
 impl Subject {
@@ -66,8 +68,8 @@ impl Subject {
     pub fn of_program(name: &str, program: Program) -> Self {
         let read = |run: &Run, _: &str| Some([&metric::figures(&run.cost)[..], &run.counted].concat());
         let (parameters, metrics) = (Parameters::of_workload(name), metric::OF_A_RUN.to_vec());
-        let (prints_the_same, must_succeed, draws_lots) = (true, false, false);
-        Self { parameters, program, settings: None, metrics, read, prints_the_same, must_succeed, draws_lots }
+        let (prints_the_same, must_succeed, draws_lots, hands_on) = (true, false, false, false);
+        Self { parameters, program, settings: None, metrics, read, prints_the_same, must_succeed, draws_lots, hands_on }
     }
 
     /// The same, of which these counters count, too.
@@ -244,8 +246,12 @@ impl Session {
             starter.pin(cpu);
         }
         let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
+        let witness = |of: &Subject| {
+            let witness = Witness::new(&of.name(), names.clone(), of.prints_the_same);
+            if of.hands_on { witness.expecting_success() } else { witness }
+        };
         let series = subjects.into_iter().map(|subject| Series {
-            witness: Witness::new(&subject.name(), names.clone(), subject.prints_the_same),
+            witness: witness(&subject),
             samples: arms.iter().map(|_| Some(Vec::new())).collect(),
             slowest_baseline: None,
             subject,
@@ -368,6 +374,9 @@ impl Session {
             program.arguments.push(self.plan.seed.wrapping_add(block as u64).to_string().into());
         }
         self.arms[arm].apply(&mut program, series.subject.settings.as_deref());
+        if series.subject.hands_on {
+            arm::hand_on(&mut program);
+        }
         if let Some(figures) = self.plan.answers.of(&program.words(), series.subject.metrics.len()) {
             series.samples[arm].as_mut().expect("it has not failed").push(figures);
             return Ok(true);
@@ -567,6 +576,28 @@ mod tests {
         assert_eq!((measured.blocks, log.len()), (2, 2 * 2));
         assert_eq!(log[..2], ["arm:0", "arm:1"], "the first block is in order");
         assert_eq!(measured.rows[0].values(BASELINE, 0), measured.rows[0].values(CONTROL, 0));
+    }
+
+    #[test]
+    fn program_that_hands_its_arm_on_has_to_succeed_and_says_why_not() {
+        let of = |name: &str, script: &str| {
+            let program = Program::new("/bin/sh", ["sh", "-c", script]);
+            let read = |_: &Run, _: &str| Some(vec![1.0]);
+            Subject { read, metrics: vec![metric::WALL], hands_on: true, ..Subject::of_program(name, program) }
+        };
+        let aside = "[ -z \"${LD_PRELOAD:-}${COMMENSAL_CONF:-}\" ] && [ \"${LAB_CONF:-none}\" != keep:1 ] || { env >&2; exit 3; }";
+        let subjects = vec![of("broken", "echo out of luck >&2; exit 2"), of("aside", aside)];
+        let arms = [Arm::glibc(), Arm { settings: Some("keep:1".to_owned()), name: "kept".to_owned(), ..Arm::glibc() }];
+        let plan = Plan::of(Length::Blocks(1), 1);
+        let rows = measure(subjects, &arms, plan, &Interrupt::never().unwrap()).unwrap().rows;
+        let broken = &rows[0].findings[0];
+        assert!(
+            broken.is_fault && broken.what.contains("exit status 2") && broken.detail == "out of luck",
+            "{broken:?}"
+        );
+        // The second one fails where it finds the settings that were put aside for it, and nowhere else.
+        let [ref aside] = rows[1].findings[..] else { panic!("{:?}", rows[1].findings) };
+        assert_eq!((aside.arm.as_str(), rows[1].values(0, 0)), ("kept", Some(vec![1.0])));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub struct Witness {
     row: String,
     names: Vec<String>,
     conducts: Vec<Conduct>,
-    /// How the first run under the baseline ended.
+    /// How runs have to end: as the first one did under the baseline.
     expected: Option<End>,
     prints_the_same: bool,
     /// Of runs whose figures could not be read.
@@ -64,6 +64,11 @@ impl Witness {
     pub fn new(row: &str, names: Vec<String>, prints_the_same: bool) -> Self {
         let conducts = names.iter().map(|_| Conduct::default()).collect();
         Self { row: row.to_owned(), names, conducts, expected: None, prints_the_same, unreadable: Vec::new() }
+    }
+
+    /// Each run has to end with status 0, also the first.
+    pub fn expecting_success(self) -> Self {
+        Self { expected: Some(End::Exited(0)), ..self }
     }
 
     /// Takes note of a run. Whether it ended as it should have, so that its cost means something.

@@ -3,7 +3,7 @@
 //! From below: `process` runs one program, `parameters` say which, `arm` says what differs, `blocks` orders the runs, `finding` watches what they do,
 //! the package `statistics` knows the rules, `analysis` applies them, and `table`, `report`, `json` and `spreadsheet` show what came out. `experiment` is the
 //! frame of the lab's experiments. `profile` says what takes how long on simulated machines,
-//! and `forecast` what follows from that. `suite` has what allocators are compared by. `answers` has simulated runs made.
+//! and `forecast` what follows from that. `suite` and `servers` have what allocators are compared by. `answers` has simulated runs made.
 
 pub mod analysis;
 pub mod answers;
@@ -22,6 +22,7 @@ pub mod process;
 pub mod profile;
 mod progress;
 pub mod report;
+pub mod servers;
 pub mod sheet;
 pub mod spreadsheet;
 pub mod suite;

@@ -15,7 +15,7 @@ use crate::sheet::{Sheet, Side};
 const SIGNS: [&str; 3] = ["▼", "▲", " "];
 
 /// In place of a missing figure.
-const NONE: &str = "–";
+pub const NONE: &str = "–";
 
 /// Where and how it was measured.
 pub fn conditions(analysis: &Analysis) -> String {
@@ -148,7 +148,7 @@ fn add_ratios(sheet: &mut Sheet, name: &str, judged: &Judged) {
 }
 
 /// An arm's median.
-fn own(judged: &Judged, arm: usize) -> String {
+pub fn own(judged: &Judged, arm: usize) -> String {
     judged.medians[arm].map_or(NONE.to_owned(), |median| for_people(median.value, judged.metric.unit))
 }
 
@@ -238,7 +238,8 @@ fn brief(compared: &Option<Comparison>) -> String {
     format!("{} {}", factor(compared.ratio), sign(compared))
 }
 
-fn sign(compared: &Comparison) -> &'static str {
+/// The sign of a verdict.
+pub fn sign(compared: &Comparison) -> &'static str {
     match compared.verdict {
         Verdict::Less => SIGNS[0],
         Verdict::More => SIGNS[1],

@@ -1,5 +1,6 @@
 //! `commensal workload counters|cache|kicks|grace|primitives|sections|stagger|increments WHAT …`: one arm of one row of
-//! an experiment of the lab, in a process of its own, which prints a line of figures.
+//! an experiment of the lab, in a process of its own, which prints a line of figures. `commensal workload server …` is one
+//! run of a server likewise, which `lab::servers` describes.
 //!
 //! Here are the threads and the printing; what is done is in the package `workload`, which has neither. The probe is
 //! run before the command line is parsed, as the bundled programs are, which know nothing of the runtime and so cannot
@@ -17,10 +18,13 @@ use lab::profile::Profile;
 use simulated::{Costs, costs};
 
 /// The probes by name.
-const NAMES: [&str; 8] = ["counters", "cache", "kicks", "grace", "primitives", "sections", "stagger", INCREMENTS];
+const NAMES: [&str; 9] =
+    ["counters", "cache", "kicks", "grace", "primitives", "sections", "stagger", INCREMENTS, SERVER];
 /// The one that is always simulated.
 const INCREMENTS: &str = "increments";
 const SIMULATED: &str = "simulated";
+/// The one that starts another program.
+const SERVER: &str = lab::servers::WORDS[1];
 
 /// The probe of this name, where bundled programs have theirs.
 pub fn find(name: &str) -> Option<&'static str> {
@@ -58,6 +62,7 @@ pub fn main(probe: &str, words: impl Iterator<Item = String>) -> ExitCode {
     let measured = match words[..] {
         [SIMULATED, machine, ref words @ ..] => on_simulated(machine, probe, words),
         _ if probe == INCREMENTS => increments(&words),
+        _ if probe == SERVER => lab::servers::drive(&words).map_err(|error| format!("{error:#}")),
         _ => measure(probe, &words, &Host),
     };
     match measured {

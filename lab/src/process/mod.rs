@@ -15,6 +15,7 @@ use std::fmt;
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -52,6 +53,16 @@ impl Program {
             times: 1,
             counters: Vec::new(),
         }
+    }
+
+    /// The same for one that is not measured.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(&self.arguments[1..]).env_clear().envs(&self.environment).stdin(Stdio::null());
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        command
     }
 
     /// All arguments but its own name, as text.

@@ -5,6 +5,7 @@
 //! and outside of the measurement; `run` does a fixed amount of work and prints the same each time. The script finds its
 //! program in `$PROGRAM` and runs in a folder of its own.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
@@ -84,14 +85,17 @@ pub struct Missing {
     pub name: &'static str,
     /// The commands that are not there.
     pub commands: Vec<&'static str>,
-    /// The Debian packages that bring them.
+    /// The Debian packages that bring them; none if it is an example of this project.
     pub packages: Vec<&'static str>,
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (commands, packages) = (self.commands.join(" and "), self.packages.join(" "));
-        write!(out, "{}: {commands} not in PATH; install Debian's {packages}", self.name)
+        write!(out, "{}: {} not in PATH; ", self.name, self.commands.join(" and "))?;
+        match &self.packages[..] {
+            [] => out.write_str("in a copy of the project, run cargo install --path examples/server"),
+            packages => write!(out, "install Debian's {}", packages.join(" ")),
+        }
     }
 }
 
@@ -111,7 +115,7 @@ pub fn programs_named(folder: &Path, names: &[&str]) -> Result<Programs> {
                 let folder = folder.join(real.name);
                 fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
                 programs.subjects.push(real.prepare(&file, folder)?);
-                programs.versions.push(Version { name: real.name, version: real.version_of(&file) });
+                programs.versions.push(Version { name: real.name, version: version_of(&file, real.version) });
             }
             None => programs.missing.push(Missing { name: real.name, commands, packages }),
         }
@@ -125,7 +129,8 @@ pub fn find(name: &str) -> Option<PathBuf> {
     find_in(&std::env::var_os("PATH")?, name)
 }
 
-fn find_in(path: &std::ffi::OsStr, name: &str) -> Option<PathBuf> {
+/// Likewise, in these folders.
+pub fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
     let is_executable =
         |file: &PathBuf| fs::metadata(file).is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0);
     let all: Vec<PathBuf> = std::env::split_paths(path).map(|folder| folder.join(name)).filter(is_executable).collect();
@@ -150,15 +155,18 @@ impl Real {
         ensure!(done.status.success(), "cannot make the input of {} ({}): {said}", self.name, done.status);
         Ok(Subject::of_program(self.name, program))
     }
+}
 
-    /// The first line that it prints; of one that does not tell, which file it is.
-    fn version_of(&self, file: &Path) -> String {
-        let mut command = Command::new(file);
-        command.args(self.version);
-        let said = if self.version.is_empty() { None } else { output(command).ok() };
-        let first = said.and_then(|said| Some(String::from_utf8_lossy(&said.stdout).lines().next()?.to_owned()));
-        first.unwrap_or_else(|| fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()).display().to_string())
-    }
+/// The first line that an executable prints when it is asked for its version; of one that does not tell, which file it is.
+pub fn version_of(file: &Path, words: &[&str]) -> String {
+    let mut command = Command::new(file);
+    command.args(words);
+    let said = if words.is_empty() { None } else { output(command).ok() };
+    let first = said.and_then(|Output { stdout, stderr, .. }| {
+        let text = if stdout.is_empty() { stderr } else { stdout };
+        Some(String::from_utf8_lossy(&text).lines().next()?.to_owned())
+    });
+    first.unwrap_or_else(|| fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()).display().to_string())
 }
 
 /// What a command prints under no arm.

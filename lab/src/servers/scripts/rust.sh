@@ -1,0 +1,3 @@
+[ "$1" = serve ] || exit 0
+export LD_PRELOAD="$PRELOAD"
+exec "$PROGRAM" "$SOCKET"
