@@ -66,33 +66,27 @@ fn word(value: &Value) -> &str {
 fn conditions(about: &Value) -> String {
     let machine = &about["machine"];
     let below = if machine["is_virtual"] == true { ", virtual" } else { "" };
-    let versions = about["versions"].as_object().into_iter().flatten();
-    let allocators = versions.map(|(name, version)| format!("{name} {}", word(version)));
-    let named = |key: &str| {
-        let programs = about[key].as_array().into_iter().flatten();
-        programs
-            .map(|of| format!("{}: {}", word(&of["name"]), brief(word(&of["version"]))))
-            .collect::<Vec<_>>()
-            .join("; ")
-    };
-    format!(
-        "{}, {} CPUs{below}, Linux {}; commit {}; {} blocks of servers, {} of programs.\n\n\
-         * Allocators: {}.\n* Servers: {}.\n* Programs: {}.",
+    let mut text = format!(
+        "{}, {} CPUs{below}, Linux {}; commit {}; {} blocks of servers, {} of programs.\n\n```text\n",
         word(&machine["model"]),
         machine["cpus"],
         word(&machine["kernel"]),
         word(&about["commit"]),
         about["blocks"][SERVERS],
         about["blocks"]["programs"],
-        allocators.collect::<Vec<_>>().join(", "),
-        named(SERVERS),
-        named("programs"),
-    )
+    );
+    let allocators =
+        about["versions"].as_object().into_iter().flatten().map(|(name, version)| (&**name, word(version)));
+    let programs = [SERVERS, "programs"].into_iter().flat_map(|key| about[key].as_array()).flatten();
+    for (name, version) in allocators.chain(programs.map(|of| (word(&of["name"]), word(&of["version"])))) {
+        let _ = writeln!(text, "{name:12} {}", brief(version));
+    }
+    text + "```"
 }
 
 /// The beginning of what a program says of its version. Hashes say nothing to readers.
 fn brief(version: &str) -> String {
-    version.split_whitespace().take(4).filter(|word| word.len() < 30).collect::<Vec<_>>().join(" ")
+    version.split_whitespace().take(4).filter(|word| word.len() < 30 && *word != "-").collect::<Vec<_>>().join(" ")
 }
 
 /// A line for glibc and for each allocator in each row.
@@ -211,6 +205,7 @@ mod tests {
         let text = page(&[read(&lines(&example())).unwrap()]);
         let has = |line: &str| assert!(text.contains(&format!("\n{line}\n")), "{line} is not in {text}");
         has("## Debian bookworm, glibc 2.36");
+        has("jemalloc     5.3.0-1\nredis        redis 1\nnginx        nginx 1\ngit          git 1\n```");
         has("| redis | glibc | 12.5 µs |  |  |  |  | 40.0 MB |");
         has("|  | commensal | **0.80** (0.75 to 0.85) | – | – | – | – | 0.90 (0.85 to 0.95) |");
         has("|  | jemalloc | 0.90 | – | – | – | – | **0.60** |");
@@ -234,6 +229,7 @@ mod tests {
     #[test]
     fn versions_are_without_hashes() {
         assert_eq!(brief(&format!("3.40.1 2022-12-28 14:03:47 {}", "f".repeat(64))), "3.40.1 2022-12-28 14:03:47");
+        assert_eq!(brief("Z3 version 4.8.12 - 64 bit"), "Z3 version 4.8.12");
         assert_eq!(brief("Redis server v=7.0.15 sha=0 malloc=x"), "Redis server v=7.0.15 sha=0");
     }
 
