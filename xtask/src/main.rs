@@ -190,11 +190,11 @@ enum Task {
     },
     /// Measure servers and programs under the package in fresh systems of Debian, and show docs/proof as a page and a picture
     Proof {
-        /// Measure in this suite, for some 40 minutes on an idle machine; needs root and debootstrap
+        /// Measure in this suite, for some 35 minutes on an idle machine; needs root and debootstrap
         #[arg(long = "suite", value_name = "SUITE")]
         suites: Vec<String>,
-        /// Blocks of servers; programs get twice as many
-        #[arg(long, value_name = "N", default_value_t = 3, requires = "suites")]
+        /// Blocks of servers; programs get four times as many
+        #[arg(long, value_name = "N", default_value_t = 2, requires = "suites")]
         blocks: u32,
         /// Try it: short runs, and everything goes below target/proof/quick
         #[arg(long, requires = "suites")]

@@ -16,14 +16,14 @@ use crate::package::{self, Fresh, said};
 /// How much is measured.
 #[derive(Clone, Copy)]
 pub struct Amount {
-    /// Blocks of the servers; a run of all servers takes as long as several of all programs, which get more.
+    /// Blocks of servers. One takes longer than several of programs, which get more.
     pub blocks: u32,
     pub is_quick: bool,
 }
 
 const STEPS: usize = 4;
 /// Blocks of kernels and programs for each of servers.
-const PROGRAMS_BLOCKS: u32 = 2;
+const PROGRAMS_BLOCKS: u32 = 4;
 const SERVER: &str = "commensal-example-server";
 
 /// Packages that start servers leave that to us. PostgreSQL wants memory to share, and some programs look at the machine.
@@ -32,7 +32,10 @@ printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d
 chmod +x /usr/sbin/policy-rc.d
 mkdir /proof
 apt-get -qq update";
-const MOUNTS: &str = "mount -t sysfs -o ro sysfs /sys\nmount -t tmpfs tmpfs /dev/shm\n";
+const MOUNTS: &str = "\
+mount -t sysfs -o ro sysfs /sys
+mount -t tmpfs tmpfs /dev/shm
+export PATH=/usr/local/bin:$PATH\n";
 /// What the command misses, in the words for its users: programs, allocators and servers. Both fail at once.
 const ASK: &str = "(commensal compare --suite --require-programs; commensal lab servers) > /proof/missing 2>&1 || true";
 /// How the command begins to name packages.
@@ -81,20 +84,19 @@ fn in_suite(root: &Path, suite: &str, made: &[PathBuf], server: &Path, amount: A
     let installed = place.join("usr/local/bin").join(SERVER);
     fs::copy(server, &installed).map_err(|error| format!("{}: {error}", installed.display()))?;
 
-    let quick = if amount.is_quick { " --quick" } else { "" };
     let measure = |words: &str, blocks: u32, file: &str| {
         // A program that fails under one allocator is a finding, which the file has.
-        let script =
-            format!("commensal {words}{quick} --blocks {blocks} --json /proof/{file} || test -s /proof/{file}");
+        let script = format!("commensal {words} --blocks {blocks} --json /proof/{file} || test -s /proof/{file}");
         succeeds(&mut shell(&script))?;
         let text = read(&place.join("proof").join(file))?;
         serde_json::from_str::<Value>(&text).map_err(|error| format!("{words}: found no JSON: {error}"))
     };
     let of_programs = amount.blocks * PROGRAMS_BLOCKS;
     step(3, &format!("kernels and programs, {of_programs} blocks"));
-    let programs = measure("compare --suite --require-programs", of_programs, "programs.json")?;
+    let programs = measure("compare --suite --quick --require-programs", of_programs, "programs.json")?;
     step(4, &format!("servers, {} blocks", amount.blocks));
-    let servers = measure("lab servers", amount.blocks, "servers.json")?;
+    let words = if amount.is_quick { "lab servers --quick" } else { "lab servers" };
+    let servers = measure(words, amount.blocks, "servers.json")?;
     let versions = said(&mut shell(&ask_versions(&programs)))?;
     results::of(suite, &programs, &servers, &versions)
 }
@@ -130,14 +132,14 @@ fn ask_versions(programs: &Value) -> String {
     let arms = programs["arms"].as_array().into_iter().flatten();
     let arms = arms.filter_map(|arm| Some((arm["name"].as_str()?, arm["origin"].as_str()?)));
     let mut libraries: Vec<_> = arms.filter(|(_, origin)| origin.starts_with('/')).collect();
-    libraries.push((results::GLIBC, "/lib/x86_64-linux-gnu/libc.so.6"));
     libraries.sort_unstable();
     libraries.dedup();
-    let ask = |(name, library): (&str, &str)| {
-        let package = format!("$(dpkg-query --search $(realpath {library}) | cut -d: -f1)");
-        format!("echo {name} $(dpkg-query --show --showformat '${{Version}}' {package})\n")
-    };
-    libraries.into_iter().map(ask).collect()
+    let line =
+        |name: &str, package: &str| format!("echo {name} $(dpkg-query --show --showformat '${{Version}}' {package})\n");
+    let of_libraries = libraries
+        .into_iter()
+        .map(|(name, library)| line(name, &format!("$(dpkg-query --search $(realpath {library}) | cut -d: -f1)")));
+    of_libraries.chain([line(results::GLIBC, "libc6")]).collect()
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -166,7 +168,8 @@ mod tests {
         let arms = [arm("glibc", "nothing preloaded"), arm("jemalloc", "/l/j.so"), arm("jemalloc", "/l/j.so")];
         let script = ask_versions(&json!({"arms": arms}));
         assert_eq!(script.lines().count(), 2, "{script}");
-        assert!(script.starts_with("echo glibc $(dpkg-query --show --showformat '${Version}' $(dpkg-query --search"));
-        assert!(script.contains("\necho jemalloc $(") && script.contains("realpath /l/j.so"), "{script}");
+        let glibc = "\necho glibc $(dpkg-query --show --showformat '${Version}' libc6)\n";
+        assert!(script.starts_with("echo jemalloc $(") && script.ends_with(glibc), "{script}");
+        assert!(script.contains("$(dpkg-query --search $(realpath /l/j.so) | cut -d: -f1)"), "{script}");
     }
 }

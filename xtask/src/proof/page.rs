@@ -13,7 +13,7 @@ const OPENING: &str = "\
 <!-- Made of docs/proof by `cargo xtask proof --bless`, which overwrites changes. -->
 
 Commensal was measured as users get it: its Debian package, in fresh systems of Debian, with the servers, programs and
-allocators of that Debian. The following command repeats all that in some 80 minutes. It needs root, debootstrap, and a
+allocators of that Debian. The following command repeats all that in some 70 minutes. It needs root, debootstrap, and a
 machine that is otherwise idle:
 
 ```sh
