@@ -86,7 +86,7 @@ fn conditions(about: &Value) -> String {
 
 /// The beginning of what a program says of its version. Hashes say nothing to readers.
 fn brief(version: &str) -> String {
-    version.split_whitespace().take(4).filter(|word| word.len() < 30 && *word != "-").collect::<Vec<_>>().join(" ")
+    version.split_whitespace().take(4).filter(|word| word.len() < 50 && *word != "-").collect::<Vec<_>>().join(" ")
 }
 
 /// A line for glibc and for each allocator in each row.
