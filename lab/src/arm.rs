@@ -137,7 +137,11 @@ pub struct Peer {
 /// The allocators that are looked for.
 pub const PEERS: [Peer; 3] = [
     Peer { name: "jemalloc", libraries: &["libjemalloc.so.2"], package: "libjemalloc2" },
-    Peer { name: "mimalloc", libraries: &["libmimalloc.so.3", "libmimalloc.so.2"], package: "libmimalloc2.0" },
+    Peer {
+        name: "mimalloc",
+        libraries: &["libmimalloc.so.3", "libmimalloc.so.2"],
+        package: "libmimalloc3 or libmimalloc2.0",
+    },
     Peer {
         name: "tcmalloc",
         libraries: &["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"],

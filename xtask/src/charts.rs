@@ -30,7 +30,7 @@ const CHARTS: [Chart; 3] = [
 ];
 
 /// A page's colours: background, text, bars of others, bar of ours.
-const SCHEMES: [(&str, [&str; 4]); 2] =
+pub const SCHEMES: [(&str, [&str; 4]); 2] =
     [("light", ["#ffffff", "#1f2328", "#a8b3bf", "#0969da"]), ("dark", ["#0d1117", "#e6edf3", "#57606a", "#58a6ff"])];
 
 /// Draws the charts, and compares them with the committed ones or writes them.
@@ -136,7 +136,7 @@ fn draw(chart: &Chart, bars: &[(&str, f64)], footer: &str, [back, text, others, 
 }
 
 /// Three digits.
-fn short(figure: f64) -> String {
+pub fn short(figure: f64) -> String {
     let places = if figure >= 100.0 {
         0
     } else if figure >= 10.0 {

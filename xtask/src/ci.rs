@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::library::{self, ended_well, succeeds};
 use crate::mutants::{self, Choice};
 use crate::torture::{self, Build};
-use crate::{abi, book, charts, fuzz, golden, header, misuse, packs, portable, reference, tidy};
+use crate::{abi, book, charts, fuzz, golden, header, misuse, packs, portable, proof, reference, tidy};
 
 /// Of the list of mutations, others at each commit.
 const MUTANTS: usize = 3;
@@ -29,6 +29,7 @@ const STEPS: [(&str, Step); 13] = [
     ("abi", |root, _| abi::run(root, false)),
     ("docs", |root, _| {
         packs::run(root, false)?;
+        proof::show(root, false)?;
         reference::run(root, false).and_then(|()| charts::run(root, false, false)).and_then(|()| book::run(root))
     }),
     ("misuse", |root, _| misuse::check(root)),

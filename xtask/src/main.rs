@@ -3,7 +3,7 @@
 //! `tidy` reads the tree, `golden` reads the built library's instructions, `header` what the library offers to C, `abi` what linked programs rely on, `reference` makes pages of the book of what the
 //! code says, `book` builds the book, `misuse` runs programs that misuse the heap, and `ci` runs these and Cargo's own checks in the order in which CI does;
 //! `equal-arms`, `explore`, `mutants`, `soak`, `torture` and `valgrind` take longer than CI may, and are what `nightly` runs, with all of the tests' effort. Every check has
-//! a test in which it finds a planted violation. `targets` measures what has to be reached (bench/). `install` puts the library where C and C++ programs find it.
+//! a test in which it finds a planted violation. `targets` measures what has to be reached (bench/), `proof` the package in fresh systems. `install` puts the library where C and C++ programs find it.
 
 mod abi;
 mod book;
@@ -24,6 +24,7 @@ mod package;
 mod packs;
 mod pages;
 mod portable;
+mod proof;
 mod prose;
 mod reference;
 mod release;
@@ -187,6 +188,21 @@ enum Task {
         #[arg(long = "try", value_name = "SUITE")]
         suites: Vec<String>,
     },
+    /// Measure servers and programs under the package in fresh systems of Debian, and show docs/proof as a page and a picture
+    Proof {
+        /// Measure in this suite, for some 35 minutes on an idle machine; needs root and debootstrap
+        #[arg(long = "suite", value_name = "SUITE")]
+        suites: Vec<String>,
+        /// Blocks of servers; programs get four times as many
+        #[arg(long, value_name = "N", default_value_t = 2, requires = "suites")]
+        blocks: u32,
+        /// Try it: short runs, and everything goes below target/proof/quick
+        #[arg(long, requires = "suites")]
+        quick: bool,
+        /// Write the page and the picture, which are only compared otherwise
+        #[arg(long, conflicts_with = "suites")]
+        bless: bool,
+    },
     /// Make the manifests that compile packages once more, on the simulated machine
     Manifests,
     /// Build the library with and without everything else in the tree: both must be the same
@@ -247,6 +263,10 @@ fn main() -> ExitCode {
         Task::Release { dry_run } => release::run(&root(), dry_run),
         Task::Packs { bless } => packs::run(&root(), bless),
         Task::Package { twice, suites } => package::run(&root(), twice, &suites),
+        Task::Proof { suites, blocks, quick: is_quick, bless } => match suites.is_empty() {
+            true => proof::show(&root(), bless),
+            false => proof::measure(&root(), &suites, proof::Amount { blocks, is_quick }),
+        },
         Task::Pages { command } => pages::run(&root(), &command),
         Task::Soak { minutes } => library::soak(&root(), minutes),
         Task::Torture { minutes } => torture::run(&root(), minutes, Build::Release),

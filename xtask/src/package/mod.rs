@@ -15,6 +15,8 @@ use std::process::{Command, Stdio};
 use crate::install;
 use crate::library::{Library, succeeds};
 
+pub use suites::Fresh;
+
 /// The folder for libraries, as Debian for this architecture has it.
 const LIBDIR: &str = "lib/x86_64-linux-gnu";
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -37,10 +39,10 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d/commensal.fish"),
 ];
 
-/// Makes everything, and prints the checksums; if told so, a second time at another place, which must give the same
+/// Makes everything; if told so, a second time at another place, which must give the same
 /// bytes. Then tries the Debian packages in fresh systems.
 pub fn run(root: &Path, makes_twice: bool, suites: &[String]) -> Result<(), String> {
-    let made = make_in(root, epoch(root)?, &root.join("target/package"))?;
+    let made = make(root)?;
     if makes_twice {
         let again = root.join("target/package-again");
         let _ = fs::remove_dir_all(again.join("copy"));
@@ -50,6 +52,11 @@ pub fn run(root: &Path, makes_twice: bool, suites: &[String]) -> Result<(), Stri
         same(&made, &make_in(&again.join("copy"), epoch(root)?, &again)?)?;
     }
     suites::try_in(root, &made, suites)
+}
+
+/// Makes everything, and prints the checksums.
+pub fn make(root: &Path) -> Result<Vec<PathBuf>, String> {
+    make_in(root, epoch(root)?, &root.join("target/package"))
 }
 
 fn make_in(root: &Path, epoch: u64, place: &Path) -> Result<Vec<PathBuf>, String> {

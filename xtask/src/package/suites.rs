@@ -51,7 +51,7 @@ pub fn try_in(root: &Path, made: &[PathBuf], suites: &[String]) -> Result<(), St
 }
 
 /// A system below a folder. It goes at the end.
-struct Fresh<'a>(&'a Path);
+pub struct Fresh<'a>(&'a Path);
 
 impl Drop for Fresh<'_> {
     fn drop(&mut self) {
@@ -60,7 +60,8 @@ impl Drop for Fresh<'_> {
 }
 
 impl<'a> Fresh<'a> {
-    fn make(system: &'a Path, suite: &str) -> Result<Self, String> {
+    /// Makes one of a suite of Debian, with the packages that each system has.
+    pub fn make(system: &'a Path, suite: &str) -> Result<Self, String> {
         let _ = fs::remove_dir_all(system);
         fs::create_dir_all(system).map_err(|error| format!("{}: {error}", system.display()))?;
         let made = Fresh(system);
@@ -73,7 +74,7 @@ impl<'a> Fresh<'a> {
     }
 
     /// Runs a shell in the system, with processes and mounts of its own.
-    fn shell(&self, script: &str) -> Command {
+    pub fn shell(&self, script: &str) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "chroot"]).arg(self.0);
         command.args(["/bin/bash", "-euxc"]);
@@ -96,9 +97,8 @@ impl<'a> Fresh<'a> {
         Ok(found)
     }
 
-    fn try_packages(&self, made: &[PathBuf]) -> Result<(), String> {
-        succeeds(&mut self.shell(&format!("apt-get -qq update\napt-get -qq install --no-install-recommends {TOOLS}")))?;
-        let before = self.files()?;
+    /// Installs those of the made files that are packages.
+    pub fn install(&self, made: &[PathBuf]) -> Result<(), String> {
         let debs: Vec<&PathBuf> = made.iter().filter(|path| path.extension().is_some_and(|it| it == "deb")).collect();
         let folder = self.0.join("packages");
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -106,9 +106,15 @@ impl<'a> Fresh<'a> {
             let to = folder.join(deb.file_name().unwrap_or_default());
             fs::copy(deb, to).map_err(|error| format!("{}: {error}", deb.display()))?;
         }
-        succeeds(&mut self.shell("apt-get -qq install --no-install-recommends /packages/*.deb"))?;
+        succeeds(&mut self.shell("apt-get -qq install --no-install-recommends /packages/*.deb\nrm -r /packages"))
+    }
+
+    fn try_packages(&self, made: &[PathBuf]) -> Result<(), String> {
+        succeeds(&mut self.shell(&format!("apt-get -qq update\napt-get -qq install --no-install-recommends {TOOLS}")))?;
+        let before = self.files()?;
+        self.install(made)?;
         succeeds(&mut self.shell(USE))?;
-        succeeds(&mut self.shell("apt-get -qq purge 'commensal' 'libcommensal*'\nrm -r /packages"))?;
+        succeeds(&mut self.shell("apt-get -qq purge 'commensal' 'libcommensal*'"))?;
         let left: Vec<String> = self.files()?.into_iter().filter(|path| before.binary_search(path).is_err()).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("the packages left {}", left.join(", "))) }
     }
