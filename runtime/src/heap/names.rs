@@ -10,6 +10,7 @@ use crate::upkeep;
 
 /// A name, and what may be done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Described {
     /// The name.
     pub name: &'static str,
