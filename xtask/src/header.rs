@@ -103,6 +103,11 @@ mod tests {
     fn exported_functions_are_all_in_the_header_with_a_comment() {
         let root = crate::root();
         let header = generate(&root).unwrap();
+        // The first column of the page's table has what names begin with.
+        let page = fs::read_to_string(root.join("docs/reference/c.md")).unwrap();
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next());
+        let begins: Vec<&str> =
+            rows.flat_map(|row| row.split(['`', ',', ' '])).filter(|word| !word.is_empty()).collect();
         let mut functions = 0;
         for name in SECTIONS {
             let source = root.join(SOURCES).join(format!("{name}.rs"));
@@ -120,6 +125,7 @@ mod tests {
                 // The heading of sets refers to single counters.
                 let may_fail = comment.contains("Returns 0, or -1") && !name.starts_with("cm_counters_");
                 assert!(!may_fail || comment.contains("errno:"), "{name} does not tell its errno");
+                assert!(begins.iter().any(|word| name.starts_with(word)), "{name} is in no row of docs/reference/c.md");
                 functions += 1;
             }
         }
