@@ -8,6 +8,7 @@ use watch::{process, server};
 
 use crate::control::Control;
 use crate::failure::Failure;
+use crate::places;
 use crate::stat::number;
 
 /// Serve the statistics of processes under the library to Prometheus, in the OpenMetrics format
@@ -36,9 +37,11 @@ pub fn exporter(request: &Exporter) -> Result<ExitCode, Failure> {
     pid.map(process::find).transpose().map_err(Failure::of)?;
     let ready = |at: SocketAddr| {
         if !at.ip().is_loopback() {
-            eprintln!("commensal: every computer that reaches {at} can read these statistics; there is no password");
+            places::tell(format_args!(
+                "every computer that reaches {at} can read these statistics; there is no password"
+            ));
         }
-        eprintln!("commensal: serving http://{at}{} and {} until interrupted", server::PATH, server::PROFILES);
+        places::tell(format_args!("serving http://{at}{} and {} until interrupted", server::PATH, server::PROFILES));
     };
     let profile = |pid| Control::of(pid, SECONDS)?.profile();
     let Err(why) = server::serve(at, move || process::look(pid), profile, ready);

@@ -52,21 +52,21 @@ pub fn calibrated(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Fail
         profile.text().map_err(Failure::of)?
     );
     std::fs::write(out, text).map_err(written)?;
-    eprintln!("commensal: wrote the profile to {}", out.display());
+    places::tell(format_args!("wrote the profile to {}", out.display()));
     Ok(ExitCode::SUCCESS)
 }
 
 fn measured(rounds: &Rounds, machine: &Machine, probes: &Probes) -> Result<Profile, Failure> {
     let are_siblings = lab::machine::are_siblings();
     if are_siblings {
-        eprintln!(
-            "commensal: warning: the two CPUs are threads of one core, so times between CPUs are too short, and each slows the other"
-        );
+        places::tell(format_args!(
+            "warning: the two CPUs are threads of one core, so times between CPUs are too short, and each slows the other"
+        ));
     }
     if calibrate::never_met(rounds).map_err(Failure::of)? {
-        eprintln!(
-            "commensal: warning: two threads add to one word hardly slower than one, so they rarely ran at the same time; costs such \
-             as cluster.latency are too small; calibrate again when the machine is idle"
+        places::tell(
+            "warning: two threads add to one word hardly slower than one, so they rarely ran at the same time; costs such \
+             as cluster.latency are too small; calibrate again when the machine is idle",
         );
     }
     let which = if are_siblings { "two threads of one core" } else { "two of its CPUs" };
@@ -148,7 +148,7 @@ pub fn forecast(request: &Lab, interrupt: &Interrupt) -> Result<ExitCode, Failur
             object,
         };
         report::write(directory, &[chapter]).map_err(Failure::of)?;
-        eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
+        places::tell(format_args!("wrote the report to {}", directory.join("index.html").display()));
     }
     Ok(ExitCode::SUCCESS)
 }

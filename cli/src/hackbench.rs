@@ -9,6 +9,7 @@ use clap::{Parser, ValueEnum};
 use programs::hackbench::{Contexts, Hackbench};
 
 use crate::failure::Failure;
+use crate::places;
 
 /// The words that start it.
 pub const WORDS: [&str; 2] = ["lab", "hackbench"];
@@ -84,8 +85,8 @@ pub fn main(words: impl Iterator<Item = String>) -> Result<ExitCode, Failure> {
         contexts: if options.context == Context::Task { Contexts::Tasks } else { Contexts::Messages },
     };
     // Flushed before tasks are created, because they would inherit what is in the buffer.
-    println!("Running with {}*{} (== {}) tasks.", bench.groups, 2 * bench.pairs, bench.tasks());
+    places::say(&format!("Running with {}*{} (== {}) tasks.", bench.groups, 2 * bench.pairs, bench.tasks()))?;
     let time = bench.run().map_err(|why| Failure::ours(format!("hackbench: {why}")))?;
-    println!("Time: {:.3}", time.as_secs_f64());
+    places::say(&format!("Time: {:.3}", time.as_secs_f64()))?;
     Ok(ExitCode::SUCCESS)
 }

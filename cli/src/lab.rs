@@ -126,13 +126,13 @@ fn experiments(request: &Lab) -> Result<ExitCode, Failure> {
             let line = format!("{} cannot be simulated; leave out --cpus", without.join(", "));
             return Err(Failure::usage(line));
         }
-        without.iter().for_each(|name| eprintln!("commensal: skipping {name}, which cannot be simulated"));
+        without.iter().for_each(|name| places::tell(format_args!("skipping {name}, which cannot be simulated")));
         chosen.retain(|it| it.simulates);
     }
     let machine = machine(request)?;
     places::check(request.json.as_deref(), request.report.as_deref())?;
     if !machine.is_simulated() {
-        lab::machine::preflight().iter().for_each(|line| eprintln!("commensal: {line}"));
+        lab::machine::preflight().iter().for_each(places::tell);
     }
     let interrupt = interrupt()?;
     let seed = request.seed.unwrap_or_else(lab::any_seed);
@@ -152,7 +152,7 @@ fn experiments(request: &Lab) -> Result<ExitCode, Failure> {
     if let Some(directory) = &request.report {
         let chapters: Vec<_> = outcomes.iter().map(|(experiment, outcome)| outcome.chapter(experiment)).collect();
         report::write(directory, &chapters).map_err(Failure::of)?;
-        eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
+        places::tell(format_args!("wrote the report to {}", directory.join("index.html").display()));
     }
     interrupt.obey();
     let has_fault = outcomes.iter().any(|(_, outcome)| outcome.has_fault());
@@ -228,7 +228,7 @@ const SIMPLE: &str = "simple";
 
 fn setting(request: &Lab, seed: u64, machine: &Machine, interrupt: &Interrupt) -> Result<Setting, Failure> {
     let (arms, told) = arms::installed()?;
-    told.iter().for_each(|line| eprintln!("commensal: {line}"));
+    told.iter().for_each(places::tell);
     Ok(Setting {
         quick: request.quick,
         blocks: request.blocks.map(|blocks| blocks as usize),

@@ -5,6 +5,8 @@
 //! into it, `library` finds the library, `conf` merges settings and writes the environment, `sigpipe` restores what Rust's
 //! start-up changed, and `run` executes. `failure` has the exit statuses. `tour` shows what the library does on this
 //! machine, `doctor` in which mode.
+// These macros panic if nothing reads: `places` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arms;
 #[cfg(test)]
@@ -176,7 +178,7 @@ fn main() -> ExitCode {
         }
     };
     outcome.unwrap_or_else(|failure| {
-        eprintln!("commensal: {failure}");
+        places::tell(&failure);
         failure.into()
     })
 }
@@ -205,7 +207,7 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Action::Tour) => tour::tour(),
         Some(Action::Run(request)) => Err(run::run(&request)),
         Some(Action::Compare(request)) => compare::compare(&request),
-        Some(Action::Conf(request)) => Ok(settings::conf(&request)),
+        Some(Action::Conf(request)) => settings::conf(&request),
         Some(Action::Lab(request)) => lab::lab(&request),
         Some(Action::Doctor) => doctor::doctor(),
         Some(Action::Tune(request)) => tune::tune(&request),

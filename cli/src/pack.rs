@@ -42,14 +42,14 @@ pub fn pack(path: Option<&Path>, is_brief: bool) -> Result<ExitCode, Failure> {
     let mut results = Map::new();
     for (number, part) in parts.iter().enumerate() {
         let left = minutes * (count - number) as f64;
-        eprintln!("commensal: pack: {} of {count}, {}; about {left:.0} min left", number + 1, part.name);
+        places::tell(format_args!("pack: {} of {count}, {}; about {left:.0} min left", number + 1, part.name));
         results.insert(part.name.to_owned(), measured(&command, part)?);
     }
     let made = of_results(results, &date)?;
     // One line: with line breaks it would be twice as long, and it is for programs.
     std::fs::write(&path, format!("{made}\n"))
         .map_err(|error| Failure::ours(format!("cannot write {}: {error}", path.display())))?;
-    eprintln!("commensal: wrote {} after {:.0} min", path.display(), start.elapsed().as_secs_f64() / 60.0);
+    places::tell(format_args!("wrote {} after {:.0} min", path.display(), start.elapsed().as_secs_f64() / 60.0));
     Ok(ExitCode::SUCCESS)
 }
 

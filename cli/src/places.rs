@@ -1,5 +1,6 @@
 //! Where results go, checked before minutes of measurement, and where bundled programs are.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -43,6 +44,11 @@ pub fn show(text: &str, json: Option<&Path>) -> Result<(), Failure> {
 pub fn say(line: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{line}")
         .map_err(|error| Failure::ours(format!("cannot write to standard output ({error})")))
+}
+
+/// Tells a line on standard error. If nothing reads there any more, the line is lost.
+pub fn tell(line: impl Display) {
+    let _ = writeln!(io::stderr(), "commensal: {line}");
 }
 
 /// A directory that goes away.

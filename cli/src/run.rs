@@ -13,7 +13,7 @@ use commensal_runtime::settings::Values;
 
 use crate::failure::Failure;
 use crate::library::Library;
-use crate::{conf, control, inspect, program, sigpipe};
+use crate::{conf, control, inspect, places, program, sigpipe};
 
 /// Run a program with Commensal as its malloc
 #[derive(Args)]
@@ -99,7 +99,7 @@ fn prepare(request: &Run) -> Result<Command, Failure> {
     let library = Library::find()?;
     let told = library.version_warning().into_iter().chain(inspect::warnings(&path, library.elf));
     for line in told {
-        eprintln!("commensal: {line}");
+        places::tell(line);
     }
     let mut command = Command::new(path);
     command.arg0(name).args(&request.command[1..]);

@@ -7,6 +7,9 @@ use commensal_runtime::settings::{Setting, TABLE, Values, When};
 use lab::sheet::{Sheet, Side};
 use serde_json::{Value, json};
 
+use crate::failure::Failure;
+use crate::places;
+
 const COLUMNS: u16 = 110;
 
 const PAGE: &str = "\
@@ -22,8 +25,8 @@ the program starts. It reports pairs that it does not understand on standard err
 In `cache.NAME.…`, NAME is the name of a cache in the slab table, or the beginning of a name and a `*`. If several
 rules match a cache, the last one wins.
 
-A program reads each setting by `cm_get` in C or `heap::names::get` in Rust. It changes one that is marked *any time* by
-`cm_set` or `heap::names::set`. If the values are words, these functions use the word's position, from 0. If words can be
+A program reads each setting by `cm_get` in C or `names::get` in Rust. It changes one that is marked *any time* by
+`cm_set` or `names::set`. If the values are words, these functions use the word's position, from 0. If words can be
 joined, each is a bit.
 
 | key | effect | values | default | when |
@@ -45,15 +48,16 @@ pub struct Conf {
 }
 
 /// Prints them.
-pub fn conf(request: &Conf) -> ExitCode {
-    if request.json {
-        println!("{:#}", TABLE.iter().map(as_json).collect::<Value>());
+pub fn conf(request: &Conf) -> Result<ExitCode, Failure> {
+    let text = if request.json {
+        format!("{:#}\n", TABLE.iter().map(as_json).collect::<Value>())
     } else if request.markdown {
-        print!("{}", page());
+        page()
     } else {
-        print!("{}", sheet().within(COLUMNS));
-    }
-    ExitCode::SUCCESS
+        sheet().within(COLUMNS).to_string()
+    };
+    places::show(&text, None)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn values(setting: &Setting) -> String {

@@ -92,7 +92,7 @@ pub fn show(pid: Option<u32>, as_json: bool) -> Result<ExitCode, Failure> {
             if as_json {
                 pretty(&json::all(&processes, &unreadable))
             } else {
-                left::reasons(&unreadable).iter().for_each(|why| eprintln!("commensal: {why}"));
+                left::reasons(&unreadable).iter().for_each(places::tell);
                 text::list(&processes)
             }
         }
@@ -121,7 +121,7 @@ fn series(pid: u32, seconds: f64, count: Option<u64>, as_json: bool) -> Result<E
     let (mut series, mut due) = (Series::default(), Instant::now());
     let ended = |lines: u64| {
         let s = if lines == 1 { "" } else { "s" };
-        eprintln!("commensal: process {pid} has ended after {lines} line{s}");
+        places::tell(format_args!("process {pid} has ended after {lines} line{s}"));
         ExitCode::from(u8::from(count.is_some()))
     };
     for lines in 1.. {

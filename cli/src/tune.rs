@@ -7,6 +7,7 @@ use commensal_runtime::heap::control::{LIMIT, NAME_BYTES, REFUSED, REFUSED_BY_KE
 
 use crate::control::{Control, Request};
 use crate::failure::Failure;
+use crate::places;
 
 /// Change how many objects of a cache each CPU keeps, or a limit, in a program under `commensal run`
 #[derive(Args)]
@@ -38,7 +39,8 @@ fn set_limit(&Tune { pid, ref cache, limit, wait, .. }: &Tune) -> Result<ExitCod
     match Control::of(pid, wait).and_then(|control| control.ask(&request)).map_err(Failure::of)? {
         0 => Err(Failure::ours(format!("process {pid} has no memory for its heap"))),
         _ => {
-            println!("{cache} of process {pid}: {}", if limit == 0 { "none".into() } else { format!("{limit} MiB") });
+            let now = if limit == 0 { "none".into() } else { format!("{limit} MiB") };
+            places::show(&format!("{cache} of process {pid}: {now}\n"), None)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -69,7 +71,7 @@ pub fn tune(request: &Tune) -> Result<ExitCode, Failure> {
         )),
         caches => {
             let many = if caches == 1 { "cache" } else { "caches" };
-            println!("{caches} {many} {cache} of process {pid}: limit {limit}, batch {batch}");
+            places::show(&format!("{caches} {many} {cache} of process {pid}: limit {limit}, batch {batch}\n"), None)?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{commensal, skip, succeeds, text};
 use regex::Regex;
@@ -74,5 +74,33 @@ fn colours_are_where_they_are_wanted() {
         command.args(words.split(' ')).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env(name, value);
         let help = text(&succeeds(&mut command).stdout);
         assert_eq!(help.contains(ESCAPE), expected, "{words} with {variable}: {help}");
+    }
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_crash() {
+    let unread = |words: &[&str], errors: bool| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = commensal();
+        command.args(words);
+        let command = if errors { command.stdout(Stdio::null()).stderr(writer) } else { command.stdout(writer) };
+        command.status().unwrap().code()
+    };
+    for words in [&["conf"][..], &["conf", "--json"], &["stat"], &["completions", "zsh"], &["lab", "list"], &["--help"]]
+    {
+        assert_eq!(unread(words, false), Some(0), "{words:?}");
+    }
+    assert_eq!(unread(&["stat", "999999999"], true), Some(125));
+    assert_eq!(unread(&["no-such-command"], true), Some(2));
+}
+
+#[test]
+fn output_for_which_there_is_no_space_is_an_error() {
+    for words in [&["conf"][..], &["completions", "zsh"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let done = commensal().args(words).stdout(full).output().unwrap();
+        assert_eq!(done.status.code(), Some(125), "{words:?}");
+        assert!(text(&done.stderr).contains("No space left"), "{}", text(&done.stderr));
     }
 }

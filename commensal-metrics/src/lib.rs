@@ -42,6 +42,7 @@
 //! takes as long as an atomic addition that no other thread wants. [`Counter::inc`] of a handle is inlined.
 //! `docs/design/recorder.md` of the project has figures.
 #![forbid(unsafe_code)]
+#![deny(missing_docs, clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::missing_safety_doc)]
 
 mod counter;
 

@@ -2,6 +2,7 @@
 //!
 #![doc = include_str!("../README.md")]
 #![no_std]
+#![deny(missing_docs, clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::missing_safety_doc)]
 
 /// What the runtime alone has.
 macro_rules! on_runtime {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use commensal::Commensal;
-use commensal::caches::{Alive, Cache, Constructed, Untunable};
-use commensal::counter::{CounterSet, LazyCounter};
-use commensal::rcu::Cell;
+use commensal::caches::{Alive, Cache, Constructed, OutOfMemory, Untunable};
+use commensal::counter::{CounterSet, LazyCounter, NoMemory};
+use commensal::rcu::{Cell, Loaded};
 
 #[global_allocator]
 static GLOBAL: Commensal = Commensal;
@@ -246,4 +246,27 @@ fn updates_of_several_threads_are_all_in_the_cell() {
         }
     });
     assert_eq!(*cell.load(), 2000);
+}
+
+/// Planted bug that was seen here: an error of the plain means without `Error`, which does not compile.
+#[test]
+fn errors_tell_what_is_wrong_on_all_targets() {
+    let errors: [&dyn std::error::Error; 4] =
+        [&OutOfMemory(Rc::new(1)), &NoMemory, &Alive::Objects(2), &Untunable::Numbers];
+    let texts = errors.map(|error| error.to_string());
+    assert!(texts.iter().zip(["memory", "memory", "2 objects", "batch"]).all(|(text, word)| text.contains(word)));
+}
+
+/// A type for which two implementations fit is ambiguous. Planted bug that was seen here: a loaded value of the plain
+/// means that other threads may take, so that a program would compile there and not on x86-64 Linux.
+#[test]
+fn loaded_value_stays_on_its_thread_on_all_targets() {
+    trait Stays<Way> {
+        const IS_SO: bool = true;
+    }
+    struct AsItIsSend;
+    impl<T> Stays<()> for T {}
+    impl<T: Send> Stays<AsItIsSend> for T {}
+
+    const { assert!(<Loaded<'static, u32> as Stays<_>>::IS_SO) }
 }

@@ -45,7 +45,7 @@ pub struct Profile {
     like: Option<String>,
     pub cpus: usize,
     pub topology: Topology,
-    /// By names, all of [`COSTS`] in one that was read.
+    /// By names, all of `COSTS` in one that was read.
     #[serde(default)]
     pub costs: BTreeMap<String, Cost>,
     /// Published measurements of such a machine.

@@ -100,6 +100,7 @@
  * After fork       The child may call the function.
  * Time             It takes constant time.
  * Pointers         They lead to valid objects. NULL is allowed only where the comment says so.
+ * Callbacks        A function of the program that the library calls must return: by no exception, and by no longjmp.
  *
  * A slot is the kernel's concurrency id (mm_cid) of a running thread. A process uses as many slots as threads have run
  * at the same time. Before Linux 6.3 or glibc 2.35, and with GLIBC_TUNABLES=glibc.pthread.rseq=0, the library works in

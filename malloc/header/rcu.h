@@ -10,7 +10,10 @@
  * exclude each other. They free a removed member after a grace period. A reader sees each member that is in the list
  * during the whole walk, and may see others. */
 typedef struct cm_rcu_list {
-    struct cm_rcu_list *next, *previous;
+    /* Private. */
+    struct cm_rcu_list *next;
+    /* Private. */
+    struct cm_rcu_list *previous;
 } cm_rcu_list;
 
 /* Initialises an empty list. */

@@ -8,9 +8,12 @@
  * After fork       The child has the readers of the thread that forked, and no others.
  */
 
-/* A registered reader. Its members are private. */
+/* A registered reader. */
 typedef struct cm_rcu_reader {
-    uint32_t due, depth;
+    /* Private. */
+    uint32_t due;
+    /* Private. */
+    uint32_t depth;
 } cm_rcu_reader;
 
 void cm_rcu_checkpoint_due(cm_rcu_reader *reader) CM_NOTHROW CM_NONNULL;

@@ -100,6 +100,7 @@
  * After fork       The child may call the function.
  * Time             It takes constant time.
  * Pointers         They lead to valid objects. NULL is allowed only where the comment says so.
+ * Callbacks        A function of the program that the library calls must return: by no exception, and by no longjmp.
  *
  * A slot is the kernel's concurrency id (mm_cid) of a running thread. A process uses as many slots as threads have run
  * at the same time. Before Linux 6.3 or glibc 2.35, and with GLIBC_TUNABLES=glibc.pthread.rseq=0, the library works in
@@ -199,7 +200,7 @@ int cm_get_text(const char *name, char *text, size_t capacity) CM_NOTHROW CM_NON
 
 /// Sets a setting that may change while the program runs, such as cm_set("upkeep.interval_ms", 250). `commensal conf`
 /// prints names, units, ranges and when each may be set. For words, `value` is the word's position: 0 is "off" and 1 is
-/// "on". For "rcu.policy" call cm_rcu_set_policy.
+/// "on". For "rcu.policy" call cm_rcu_set_policy, for "limit" and "limit.soft" cm_limit_set.
 ///
 /// Returns 0, or -1 with the setting unchanged.
 ///
@@ -685,7 +686,8 @@ typedef struct cm_limit_figures {
 
 /// Sets a limit of the process to `bytes`, rounded down to pages of 4096, at least one; 0: no limit. `limit` is
 /// CM_LIMIT_SOFT or CM_LIMIT_HARD. If more is held already, the process keeps it, and allocations that need pages fail
-/// until enough was freed.
+/// until enough was freed. Above a new soft limit, memory that is not in use goes back at the next slow path of a
+/// thread.
 ///
 /// Returns 0, or -1.
 ///
@@ -698,9 +700,12 @@ int cm_limit_set(uint32_t limit, uint64_t bytes) CM_NOTHROW;
 ///
 /// The soft limit is reached if more is held after all memory that is not in use went back, the hard limit if it
 /// refuses an allocation. Each counts as reached again only after the memory in use has fallen below it by a sixteenth,
-/// at most 32 MiB; or if a refusal comes so much above the one before. A thread calls the function in an allocation, outside of all groups and of the library's locks, or
-/// the library's background thread does. All signals are blocked, and no two calls run at once. After a call for the
-/// hard limit, the refused allocation is tried once more.
+/// at most 32 MiB; or if a refusal comes so much above the one before. After a call for the hard limit, the refused
+/// allocation is tried once more.
+///
+/// A thread calls the function in an allocation, outside of all groups and of the library's locks, or the library's
+/// background thread does. All signals are blocked. No two calls run at once, and each finds what the one before has
+/// written.
 ///
 /// The function may allocate and free. It must return, and must not take a lock that a thread may hold while it
 /// allocates. A thread in a signal handler does not call it: another thread does so later.
@@ -708,11 +713,10 @@ int cm_limit_set(uint32_t limit, uint64_t bytes) CM_NOTHROW;
 /// Returns 0, or -1. Each call takes 64 bytes that are never freed.
 ///
 /// errno: ENOMEM if there is no memory.
-int cm_limit_notify(cm_limit_notifier function,
-                    void *argument) CM_NOTHROW;
+int cm_limit_notify(cm_limit_notifier function, void *argument) CM_NOTHROW;
 
 /// Reads the limits into `report`. Each figure is exact; together they are consistent only at rest.
-void cm_limit_report(struct cm_limit_figures *report) CM_NOTHROW;
+void cm_limit_report(struct cm_limit_figures *report) CM_NOTHROW CM_NONNULL;
 
 /* ---- RCU: read sections, grace periods, deferred frees ---- */
 
@@ -726,7 +730,10 @@ void cm_limit_report(struct cm_limit_figures *report) CM_NOTHROW;
  * exclude each other. They free a removed member after a grace period. A reader sees each member that is in the list
  * during the whole walk, and may see others. */
 typedef struct cm_rcu_list {
-    struct cm_rcu_list *next, *previous;
+    /* Private. */
+    struct cm_rcu_list *next;
+    /* Private. */
+    struct cm_rcu_list *previous;
 } cm_rcu_list;
 
 /* Initialises an empty list. */
@@ -882,9 +889,12 @@ void cm_rcu_count_waiting(struct cm_rcu_waiting *waiting) CM_NOTHROW CM_NONNULL;
  * After fork       The child has the readers of the thread that forked, and no others.
  */
 
-/* A registered reader. Its members are private. */
+/* A registered reader. */
 typedef struct cm_rcu_reader {
-    uint32_t due, depth;
+    /* Private. */
+    uint32_t due;
+    /* Private. */
+    uint32_t depth;
 } cm_rcu_reader;
 
 void cm_rcu_checkpoint_due(cm_rcu_reader *reader) CM_NOTHROW CM_NONNULL;
@@ -1005,18 +1015,18 @@ size_t cm_lock_report(struct cm_lock_row *rows, size_t capacity, struct cm_lock_
 
 /* ---- Heap profile ----
  *
- * It tells the call sites that allocate and hold memory, from samples. `commensal profile` and pprof read it. Programs that do
- * nothing of this can be profiled as well: by `commensal run --profile`, by the settings `profile` and `profile.file`,
- * and, while they run, by `commensal profile PID`.
+ * It tells the call sites that allocate and hold memory, from samples. `commensal profile` and pprof read it. Programs
+ * that do nothing of this can be profiled as well: by `commensal run --profile`, by the settings `profile` and
+ * `profile.file`, and, while they run, by `commensal profile PID`.
  */
 
-/// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: that of the
-/// setting `profile.gap_kib`, usually 524,288. Earlier samples stay in the profile.
+/// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: that of
+/// the setting `profile.gap_kib`, usually 524,288. Earlier samples stay in the profile.
 ///
-/// Returns 0; or -1 with ENOMEM, and nothing has changed.
+/// Returns 0, or -1 with nothing changed.
 ///
-/// Time: microseconds, and as long as cm_cache_shrink for each cache. Signal handlers: no. After fork: yes; a child goes
-/// on with its parent's samples.
+/// errno: ENOMEM if there is no memory. Time: microseconds, and as long as cm_cache_shrink for each cache. Signal
+/// handlers: no. After fork: yes; a child goes on with its parent's samples.
 int cm_profile_start(size_t mean_bytes) CM_NOTHROW;
 
 /// Stops sampling. Blocks that were sampled stay in the profile as live until they are freed.
@@ -1027,10 +1037,10 @@ void cm_profile_stop(void) CM_NOTHROW;
 /// Writes the profile to a descriptor, in the format of pprof: Protocol Buffers in gzip. It has no names of functions;
 /// readers find them in the program's files.
 ///
-/// Returns 0; or -1 with ENOMEM, or with the errno of write(2), and a part may have been written.
+/// Returns 0, or -1; then a part may have been written.
 ///
-/// Time: some milliseconds for a thousand call sites. Other threads go on meanwhile. Signal handlers: no. After fork:
-/// yes.
+/// errno: ENOMEM if there is no memory; otherwise that of write(2). Time: some milliseconds for a thousand call sites.
+/// Other threads go on meanwhile. Signal handlers: no. After fork: yes.
 int cm_profile_write(int descriptor) CM_NOTHROW;
 
 /// A number for a region of code, for cm_profile_enter: the same for the same name, of which 24 bytes count. 0 if there
@@ -1039,8 +1049,8 @@ int cm_profile_write(int descriptor) CM_NOTHROW;
 /// Time: a comparison with each known name; keep the number. Signal handlers: no. After fork: yes.
 uint32_t cm_profile_region(const char *name) CM_NOTHROW CM_NONNULL;
 
-/// Tags what the calling thread allocates from now on with a region; 0: with none. Returns the region that it was in, to
-/// be entered again at the end.
+/// Tags what the calling thread allocates from now on with a region; 0: with none. Returns the region that it was in,
+/// to be entered again at the end.
 ///
 /// Time: two instructions. Signal handlers: yes. After fork: yes.
 uint32_t cm_profile_enter(uint32_t region) CM_NOTHROW;

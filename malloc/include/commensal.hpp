@@ -8,8 +8,9 @@
  *         std::string text(1000, 'x');                        // this, too
  *     }
  *
- * The comments in commensal.h hold here, too: which thread may call a function, signal handlers, time, fork. All of this
- * is inline; a program that includes the header links the library as for C. Nothing here calls the new-handler.
+ * The comments in commensal.h hold here, too: which thread may call a function, signal handlers, time, fork. An exception
+ * is thrown only where a comment says so. All of this is inline; a program that includes the header links the library as
+ * for C. Nothing here calls the new-handler.
  */
 
 #ifndef COMMENSAL_HPP
@@ -37,7 +38,7 @@ namespace commensal {
     throw std::system_error(error, std::generic_category(), what);
 }
 
-/* A memory group that this object owns. */
+/* A memory group that this object owns. One that was moved from owns none: it may only be destroyed or assigned to. */
 class group {
 public:
     /* Creates a group: see cm_group_create. `limit` is in bytes; 0: no limit. Throws std::bad_alloc, or std::system_error
@@ -48,8 +49,10 @@ public:
             throw_error(errno, "commensal::group");
     }
 
+    /* Takes the group over. What was allocated in it stays. */
     group(group &&other) noexcept : own(std::exchange(other.own, nullptr)) {}
 
+    /* Exchanges the groups. */
     group &operator=(group &&other) noexcept {
         std::swap(own, other.own);
         return *this;
@@ -62,11 +65,13 @@ public:
             std::terminate();
     }
 
+    /* Returns the group for the functions of commensal.h. It stays owned. */
     cm_group *get() const noexcept { return own; }
 
-    /* 0: no limit. */
+    /* Sets the limit in bytes: see cm_group_set_limit. 0: no limit. */
     void set_limit(std::uint64_t limit) noexcept { cm_group_set_limit(own, limit); }
 
+    /* Returns the statistics: see cm_group_stats_read. */
     cm_group_stats stats() const noexcept {
         cm_group_stats stats;
         cm_group_stats_read(own, &stats);
@@ -90,6 +95,7 @@ public:
     group_scope(const group_scope &) = delete;
     group_scope &operator=(const group_scope &) = delete;
 
+    /* Leaves the group: see cm_group_leave. */
     ~group_scope() { cm_group_leave(&entry); }
 
 private:
@@ -101,6 +107,7 @@ private:
  * contents where they could move them. */
 class group_resource final : public std::pmr::memory_resource {
 public:
+    /* Makes a resource of the group. It allocates nothing. */
     explicit group_resource(const group &charged) noexcept : own(charged.get()) {}
 
 private:
@@ -141,9 +148,11 @@ private:
 /* A read section of RCU, from here to the end of the block, which the same thread reaches. */
 class rcu_section {
 public:
+    /* Opens the section: see cm_rcu_read_lock. */
     rcu_section() noexcept : own(cm_rcu_read_lock()) {}
     rcu_section(const rcu_section &) = delete;
     rcu_section &operator=(const rcu_section &) = delete;
+    /* Ends it. */
     ~rcu_section() { cm_rcu_read_unlock(own); }
 
 private:
@@ -156,6 +165,7 @@ public:
     /* Gives an object back. */
     class deleter {
     public:
+        /* Destroys the object, and frees its memory into the cache. */
         void operator()(T *object) const noexcept {
             object->~T();
             cm_cache_free(from, object);
@@ -167,6 +177,7 @@ public:
         cm_cache *from;
     };
 
+    /* The owner of an object. It must end before the cache does. */
     using pointer = std::unique_ptr<T, deleter>;
 
     /* Creates a cache: see cm_cache_create. Throws std::bad_alloc, or std::system_error with EINVAL if the name is refused
@@ -198,6 +209,7 @@ public:
         }
     }
 
+    /* Returns the cache for the functions of commensal.h. It stays owned. */
     cm_cache *get() const noexcept { return own; }
 
 private:

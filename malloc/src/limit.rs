@@ -36,7 +36,8 @@ pub struct LimitFigures {
 
 /// Sets a limit of the process to `bytes`, rounded down to pages of 4096, at least one; 0: no limit. `limit` is
 /// CM_LIMIT_SOFT or CM_LIMIT_HARD. If more is held already, the process keeps it, and allocations that need pages fail
-/// until enough was freed.
+/// until enough was freed. Above a new soft limit, memory that is not in use goes back at the next slow path of a
+/// thread.
 ///
 /// Returns 0, or -1.
 ///
@@ -57,9 +58,12 @@ pub extern "C" fn cm_limit_set(limit: u32, bytes: u64) -> c_int {
 ///
 /// The soft limit is reached if more is held after all memory that is not in use went back, the hard limit if it
 /// refuses an allocation. Each counts as reached again only after the memory in use has fallen below it by a sixteenth,
-/// at most 32 MiB; or if a refusal comes so much above the one before. A thread calls the function in an allocation, outside of all groups and of the library's locks, or
-/// the library's background thread does. All signals are blocked, and no two calls run at once. After a call for the
-/// hard limit, the refused allocation is tried once more.
+/// at most 32 MiB; or if a refusal comes so much above the one before. After a call for the hard limit, the refused
+/// allocation is tried once more.
+///
+/// A thread calls the function in an allocation, outside of all groups and of the library's locks, or the library's
+/// background thread does. All signals are blocked. No two calls run at once, and each finds what the one before has
+/// written.
 ///
 /// The function may allocate and free. It must return, and must not take a lock that a thread may hold while it
 /// allocates. A thread in a signal handler does not call it: another thread does so later.
@@ -78,6 +82,7 @@ pub unsafe extern "C" fn cm_limit_notify(function: LimitNotifier, argument: *mut
 }
 
 /// Reads the limits into `report`. Each figure is exact; together they are consistent only at rest.
+/// cbindgen:postfix=CM_NOTHROW CM_NONNULL
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cm_limit_report(report: *mut LimitFigures) {
     let read = limit::report();

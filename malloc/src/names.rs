@@ -25,11 +25,11 @@ pub struct Name {
 fn refused(why: Refusal) -> c_int {
     process::set_error_number(match why {
         Refusal::AtStart => 1,
-        Refusal::Unknown => 2,
         Refusal::Figure => 13,
         Refusal::Text => 22,
         Refusal::OutOfRange => 34,
         Refusal::NoValue => 61,
+        _ => 2,
     });
     -1
 }
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn cm_get_text(name: *const c_char, text: *mut c_char, cap
 
 /// Sets a setting that may change while the program runs, such as cm_set("upkeep.interval_ms", 250). `commensal conf`
 /// prints names, units, ranges and when each may be set. For words, `value` is the word's position: 0 is "off" and 1 is
-/// "on". For "rcu.policy" call cm_rcu_set_policy.
+/// "on". For "rcu.policy" call cm_rcu_set_policy, for "limit" and "limit.soft" cm_limit_set.
 ///
 /// Returns 0, or -1 with the setting unchanged.
 ///

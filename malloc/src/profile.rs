@@ -4,13 +4,13 @@ use commensal_runtime::heap;
 use commensal_runtime::profile::{self, Region};
 use core::ffi::{CStr, c_char, c_int};
 
-/// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: that of the
-/// setting `profile.gap_kib`, usually 524,288. Earlier samples stay in the profile.
+/// Begins to sample allocations, with a mean of `mean_bytes` bytes between two samples, or changes the mean. 0: that of
+/// the setting `profile.gap_kib`, usually 524,288. Earlier samples stay in the profile.
 ///
-/// Returns 0; or -1 with ENOMEM, and nothing has changed.
+/// Returns 0, or -1 with nothing changed.
 ///
-/// Time: microseconds, and as long as cm_cache_shrink for each cache. Signal handlers: no. After fork: yes; a child goes
-/// on with its parent's samples.
+/// errno: ENOMEM if there is no memory. Time: microseconds, and as long as cm_cache_shrink for each cache. Signal
+/// handlers: no. After fork: yes; a child goes on with its parent's samples.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_profile_start(mean_bytes: usize) -> c_int {
     let mean = if mean_bytes == 0 { profile::usual_mean() } else { mean_bytes as u64 };
@@ -32,10 +32,10 @@ pub extern "C" fn cm_profile_stop() {
 /// Writes the profile to a descriptor, in the format of pprof: Protocol Buffers in gzip. It has no names of functions;
 /// readers find them in the program's files.
 ///
-/// Returns 0; or -1 with ENOMEM, or with the errno of write(2), and a part may have been written.
+/// Returns 0, or -1; then a part may have been written.
 ///
-/// Time: some milliseconds for a thousand call sites. Other threads go on meanwhile. Signal handlers: no. After fork:
-/// yes.
+/// errno: ENOMEM if there is no memory; otherwise that of write(2). Time: some milliseconds for a thousand call sites.
+/// Other threads go on meanwhile. Signal handlers: no. After fork: yes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cm_profile_write(descriptor: c_int) -> c_int {
     match profile::write_to(descriptor, profile::At::Run) {
@@ -59,8 +59,8 @@ pub unsafe extern "C" fn cm_profile_region(name: *const c_char) -> u32 {
     Region::named(name.to_bytes()).number()
 }
 
-/// Tags what the calling thread allocates from now on with a region; 0: with none. Returns the region that it was in, to
-/// be entered again at the end.
+/// Tags what the calling thread allocates from now on with a region; 0: with none. Returns the region that it was in,
+/// to be entered again at the end.
 ///
 /// Time: two instructions. Signal handlers: yes. After fork: yes.
 #[unsafe(no_mangle)]

@@ -199,6 +199,9 @@ pub(crate) mod header {
 impl<T> HeaderWord<T> {
     /// The part at an offset of `header`.
     ///
+    /// # Panics
+    /// The offset lies outside of the words above the header.
+    ///
     /// # Safety
     /// Zeroes are a valid `T` (all atomic), and what it points to. These bytes of the header have no other user.
     pub const unsafe fn at(offset: usize) -> Self {

@@ -3,6 +3,7 @@
 //! Programs use `commensal`, which shows a part of this: what is here for others may change with each version. The
 //! runtime reaches the computer through `machine` alone, so the same source runs on Linux and on a simulated machine.
 #![no_std]
+#![deny(missing_docs, clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::missing_safety_doc)]
 #![warn(missing_debug_implementations)]
 
 #[cfg(test)]

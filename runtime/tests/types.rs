@@ -67,7 +67,7 @@ fn public_types_are_sent_and_shared_as_promised() {
 
 #[test]
 fn errors_are_errors_and_say_what_to_do() {
-    let all: [Box<dyn Error + Send + Sync>; 11] = [
+    let all: [Box<dyn Error + Send + Sync>; 12] = [
         Box::new(caches::OutOfMemory(1)),
         Box::new(caches::Refused::Size),
         Box::new(caches::Alive::Objects(2)),
@@ -78,6 +78,7 @@ fn errors_are_errors_and_say_what_to_do() {
         Box::new(NoMemory),
         Box::new(qsbr::SignalInUse),
         Box::new(settings::Refused),
+        Box::new(settings::Refusal::Text),
         Box::new(settings::Misunderstood::Key("nothing")),
     ];
     for error in all {

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
-use commensal_runtime::observe::figures::{Cache, TABLES, write_slab_head, write_slab_row};
+use commensal_runtime::observe::figures::{Cache, TABLES};
+use commensal_runtime::observe::slabs;
 
 use crate::process::{Process, START};
 use crate::units;
@@ -85,11 +86,11 @@ fn section(text: &mut String, process: &Process, number: usize) {
 /// The slab table in the columns of the kernel's /proc/slabinfo.
 pub fn slabinfo(process: &Process) -> String {
     let mut text = String::new();
-    let _ = write_slab_head(&mut text);
+    let _ = slabs::write_head(&mut text);
     for cache in process.said.snapshot().rows::<Cache>().filter(|cache| cache.spans > 0) {
         // Blanks are between columns.
         let name = units::word(cache.name.as_str()).replace(char::is_whitespace, "_");
-        let _ = write_slab_row(&mut text, &name, &cache);
+        let _ = slabs::write_row(&mut text, &name, &cache);
     }
     text
 }

@@ -134,7 +134,7 @@ impl Source for GeneralCalls {
 
 /// Nanoseconds of an allocation and a release, by the only thread that the process ever had. None: no memory.
 ///
-/// In the shape of loop that suits the source better: see [`better`].
+/// In the shape of loop that suits the source better: see `better`.
 pub fn solo_ns(source: &impl Source) -> Option<f64> {
     let rolled = || floor_ns(|rounds| (0..rounds).try_for_each(|_| pairs::<false>(source)));
     let unrolled = || floor_ns(|rounds| (0..rounds).try_for_each(|_| pairs::<true>(source)));

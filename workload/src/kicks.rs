@@ -54,7 +54,7 @@ fn since(before: Counts, interrupts: Interrupts<'_>) -> Counts {
 /// Creates so many groups with a limit, enters each, and allocates first objects there; then destroys them all; and
 /// does a part of it again. Meanwhile so many other threads are busy. None: no memory, or a kick was refused.
 ///
-/// The figures of [`among_busy`] for creating, entering and first objects; nanoseconds of a first object, in the mean,
+/// The figures of `among_busy` for creating, entering and first objects; nanoseconds of a first object, in the mean,
 /// where its memory is touched for the first time, and in groups that come after others have gone; and seconds of
 /// destroying everything.
 pub fn groups(many: usize, kick: Kick, busy: (u32, &dyn Threads), interrupts: Interrupts<'_>) -> Option<[f64; 7]> {
@@ -100,7 +100,7 @@ fn first_objects(group: &Group<'_>, kick: Kick) -> Option<u64> {
     (all && has_left).then_some(elapsed)
 }
 
-/// Replaces a cache's arrays so many times while each busy thread uses the cache: the figures of [`among_busy`]. None:
+/// Replaces a cache's arrays so many times while each busy thread uses the cache: the figures of `among_busy`. None:
 /// no memory, or a kick was refused.
 pub fn replacements(many: usize, busy: (u32, &dyn Threads), interrupts: Interrupts<'_>) -> Option<[f64; 4]> {
     let cache = ObjectCache::create(&Wanted::plain(b"live", 64, 8)).ok()?;

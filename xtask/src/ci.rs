@@ -19,9 +19,10 @@ const MINUTES_OF_TORTURE: f64 = 1.0;
 /// A step, which may wait for the release that is built beside the first ones.
 type Step = fn(&Path, &mut Release) -> Result<(), String>;
 
-const STEPS: [(&str, Step); 13] = [
+const STEPS: [(&str, Step); 14] = [
     ("fmt", |root, _| fmt(root)),
     ("clippy", |root, _| clippy(root)),
+    ("rustdoc", |root, _| document(root)),
     ("tidy", |root, _| tidy::run(root).and_then(|()| fuzz::check_lock(&root.join("fuzz")))),
     ("build", |root, release| release.wait().and_then(|()| library::check_size(root))),
     ("golden", |root, _| golden::run(root, false)),
@@ -98,6 +99,13 @@ fn clippy(root: &Path) -> Result<(), String> {
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     let example = ["--locked", "--manifest-path=examples/server/Cargo.toml", "--target-dir=target/examples"];
     cargo(root, &[&["clippy"], &example[..], &["--", "-D", "warnings"]].concat())
+}
+
+/// Links in comments lead somewhere. The lints in the published crates deny items without a comment, errors and panics.
+fn document(root: &Path) -> Result<(), String> {
+    let mut doc = Command::new(env!("CARGO"));
+    doc.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").current_dir(root);
+    succeeds(&mut doc)
 }
 
 /// What build scripts compile is no package, and examples are one on their own: Cargo does not see them.

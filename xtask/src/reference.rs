@@ -1,4 +1,4 @@
-//! The book's reference: settings and statistics, as the command says them by the tables that the library itself works with.
+//! The book's reference: settings, statistics and commands, as the command says them by the tables that the library itself works with.
 //!
 //! The pages are committed, so that reading them needs no tool, and held against what would be made now. So are the short
 //! table of settings in README.md, and the C header. Blessing also writes the pages' copies of files anew.
@@ -12,6 +12,7 @@ use crate::tidy::book;
 
 const CONF: &str = "docs/reference/conf.md";
 const STATISTICS: &str = "docs/reference/statistics.md";
+const COMMANDS: &str = "docs/reference/commands.md";
 const README: &str = "README.md";
 
 const STATISTICS_OPENING: &str = "\
@@ -33,6 +34,7 @@ pub fn run(root: &Path, bless: bool) -> Result<(), String> {
     let readme = fs::read_to_string(root.join(README)).map_err(|error| format!("{README}: {error}"))?;
     settled(README, &with_rows(&readme, &conf))?;
     settled(STATISTICS, &(STATISTICS_OPENING.to_owned() + &said(&command, &["stat", "--reference"])?))?;
+    settled(COMMANDS, &said(&command, &["man", "--markdown"])?)?;
     println!("reference: docs/reference/ is what the code says");
     Ok(())
 }

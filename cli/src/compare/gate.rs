@@ -9,6 +9,7 @@ use lab::table::factor;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::places;
 
 /// What may be limited, and by which word.
 const WORDS: [(&str, Metric); 5] =
@@ -72,7 +73,7 @@ pub fn judge(limits: &[Limit], groups: &[Analysis]) -> Result<(bool, Vec<Value>)
             check(limits, all_metrics, excesses.len().max(1), Some(measured.blocks))?;
             for (arm, excess) in excesses {
                 let Some(excess) = excess else {
-                    eprintln!("commensal: {text}: {arm} was not measured");
+                    places::tell(format_args!("{text}: {arm} was not measured"));
                     continue;
                 };
                 is_exceeded |= excess.is_shown;
@@ -83,10 +84,10 @@ pub fn judge(limits: &[Limit], groups: &[Analysis]) -> Result<(bool, Vec<Value>)
                     true => ("EXCEEDED", "above"),
                     false => ("ok", "not shown to be above"),
                 };
-                eprintln!(
-                    "commensal: {text}: {verdict}: {}{group} under {arm} is {ratio} × {baseline} ({low} to {high}), {word} {limit}",
+                places::tell(format_args!(
+                    "{text}: {verdict}: {}{group} under {arm} is {ratio} × {baseline} ({low} to {high}), {word} {limit}",
                     metric.title
-                );
+                ));
                 all.push(json!({
                     "limit": text, "metric": metric.name, "candidate": arm, "baseline": baseline,
                     "group": analysis.group, "factor": bound, "ratio": excess.ratio,

@@ -171,14 +171,14 @@ fn compared(request: &Compare) -> Result<Outcome, Failure> {
         false => Programs::default(),
     };
     if request.require_programs && !programs.missing.is_empty() {
-        eprintln!("commensal: --require-programs: {}", listed(&programs.missing));
+        places::tell(format_args!("--require-programs: {}", listed(&programs.missing)));
         return Ok(Outcome::Fault);
     }
     let (counters, not_counted) = counters::usable();
     let metrics: Vec<Metric> = OF_A_RUN.into_iter().chain(counters.iter().map(|counter| counter.metric)).collect();
     let held = arms.iter().skip(1).filter(|arm| !arm.is_peer).count();
     gate::check(&request.fail_if, &metrics, held, request.blocks.map(|blocks| blocks as usize))?;
-    told.iter().chain(&machine::preflight()).for_each(|line| eprintln!("commensal: {line}"));
+    told.iter().chain(&machine::preflight()).for_each(places::tell);
     let others = subjects.len();
     subjects.append(&mut programs.subjects);
     let subjects: Vec<Subject> = subjects.into_iter().map(|subject| subject.counted_by(&counters)).collect();
@@ -219,7 +219,7 @@ fn subjects(request: &Compare) -> Result<Vec<Subject>, Failure> {
         return Ok(suite::kernels(&places::own()?, percent));
     };
     let path = program::resolve(name)?;
-    warnings(&path)?.iter().for_each(|line| eprintln!("commensal: {line}"));
+    warnings(&path)?.iter().for_each(places::tell);
     let subject = Subject::of_program("", Program::new(path, &request.command));
     Ok(vec![Subject { prints_the_same, must_succeed, ..subject }])
 }
@@ -299,7 +299,7 @@ fn show(shown: &Shown<'_>, limits: &[serde_json::Value]) -> Result<(), Failure> 
         let title = output::title(request);
         let chapter = Chapter { title, about, sheets: Vec::new(), pictures: &[], sections, object };
         report::write(directory, &[chapter]).map_err(Failure::of)?;
-        eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
+        places::tell(format_args!("wrote the report to {}", directory.join("index.html").display()));
     }
     Ok(())
 }

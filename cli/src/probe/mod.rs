@@ -56,6 +56,7 @@ fn increments(words: &[&str]) -> Result<Vec<f64>, String> {
 }
 
 /// Measures what the words say for a probe and prints the figures; or says what is wrong with them, status 2.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "only this command reads them")]
 pub fn main(probe: &str, words: impl Iterator<Item = String>) -> ExitCode {
     let words: Vec<String> = words.collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

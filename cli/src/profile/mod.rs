@@ -181,13 +181,13 @@ fn read(file: &Path) -> Result<(Opened, Profile), Failure> {
 }
 
 fn warn<'a>(warnings: impl IntoIterator<Item = &'a String>) {
-    warnings.into_iter().for_each(|warning| eprintln!("commensal: warning: {}", units::word(warning)));
+    warnings.into_iter().for_each(|warning| places::tell(format_args!("warning: {}", units::word(warning))));
 }
 
 fn flame(request: &Flame) -> Result<ExitCode, Failure> {
     let (_, profile) = open(&request.file)?;
     let (measure, note) = request.which.of(&request.file, &profile, None)?;
-    note.iter().for_each(|note| eprintln!("commensal: {note}"));
+    note.iter().for_each(places::tell);
     let title = format!("Memory of {}: {}", words::program(&profile), measure.word());
     let mut svg = Vec::new();
     flame::write(&profile, measure, &title, &words::total(&profile, measure), &mut svg)

@@ -51,6 +51,14 @@ impl<T> fmt::Debug for OutOfMemory<T> {
     }
 }
 
+impl<T> fmt::Display for OutOfMemory<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("no memory for the value: the error has the value")
+    }
+}
+
+impl<T> std::error::Error for OutOfMemory<T> {}
+
 /// Why a cache was not destroyed. It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -131,6 +139,9 @@ impl<T> Cache<T> {
     }
 
     /// Moves a value into an object of the cache.
+    ///
+    /// # Errors
+    /// There is no memory. The value comes back.
     pub fn alloc(&self, value: T) -> Result<Box<'_, T>, OutOfMemory<T>> {
         match self.take() {
             Some(mut object) => {
@@ -235,7 +246,10 @@ impl<T, K: Kind> Cache<T, K> {
     }
 
     /// Fills a reserve up to `objects` objects, for allocations that would fail. So the next `objects` allocations
-    /// succeed, on any thread. Fails if there is no memory, and keeps what the reserve has.
+    /// succeed, on any thread.
+    ///
+    /// # Errors
+    /// There is no memory. The reserve keeps what it has.
     pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
         self.reserved.fetch_max(objects, Relaxed);
         loop {
@@ -264,6 +278,9 @@ impl<T, K: Kind> Cache<T, K> {
     }
 
     /// Sets how much the cache keeps: at most `limit` objects. The batch makes no difference on this target.
+    ///
+    /// # Errors
+    /// A number is out of its range.
     pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
         if !(1..=125).contains(&batch) || !(batch..=256 * batch).contains(&limit) {
             return Err(Untunable::Numbers);
@@ -272,7 +289,10 @@ impl<T, K: Kind> Cache<T, K> {
         Ok(())
     }
 
-    /// Destroys the cache and returns its memory at once. Fails, and returns the cache, if objects are alive.
+    /// Destroys the cache and returns its memory at once.
+    ///
+    /// # Errors
+    /// Objects are alive. The cache comes back.
     pub fn destroy(self) -> Result<(), (Self, Alive)> {
         match self.alive() {
             0 => Ok(()),

@@ -73,7 +73,10 @@ macro_rules! methods {
 methods! {
     /// Adds `amount`, atomically.
     fn add(amount: i64) -> ();
-    /// As [`add`](Self::add); on this target it never fails.
+    /// As [`add`](Self::add).
+    ///
+    /// # Errors
+    /// None on this target.
     fn try_add(amount: i64) -> Result<(), NoMemory>;
     /// Subtracts `amount`.
     fn sub(amount: i64) -> ();
@@ -109,6 +112,9 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     }
 
     /// Announces that several threads will add. On this target they may always.
+    ///
+    /// # Errors
+    /// None on this target.
     pub fn share(&self) -> Result<(), NoMemory> {
         Ok(())
     }
@@ -172,35 +178,40 @@ pub type Counters<const RANGE: i32 = DEFAULT_RANGE> = Words<RANGE, [AtomicI64]>;
 pub struct Words<const RANGE: i32, W: ?Sized>(W);
 
 // Relaxed throughout: a count orders nothing else, also on the runtime.
-#[allow(missing_docs)]
 impl<const RANGE: i32> Words<RANGE, [AtomicI64]> {
+    /// The number of counters.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
+    /// Whether the set is upgraded: [`LazyCounter::is_shared`].
     pub fn is_shared(&self) -> bool {
         true
     }
 
+    /// [`LazyCounter::add`] of the counter `index`.
     #[inline]
     pub fn add(&self, index: usize, amount: i64) {
         self.0[index].fetch_add(amount, Relaxed);
     }
 
+    /// [`LazyCounter::try_add`] of the counter `index`.
+    ///
+    /// # Errors
+    /// None on this target.
     pub fn try_add(&self, index: usize, amount: i64) -> Result<(), NoMemory> {
         self.add(index, amount);
         Ok(())
     }
 
+    /// [`LazyCounter::sub`] of the counter `index`.
     #[inline]
     pub fn sub(&self, index: usize, amount: i64) {
         self.0[index].fetch_sub(amount, Relaxed);
     }
 
+    /// [`LazyCounter::add_local`] of the counter `index`.
+    ///
     /// # Safety
     /// The calling thread owns the set, or the set is upgraded.
     #[inline]
@@ -208,35 +219,46 @@ impl<const RANGE: i32> Words<RANGE, [AtomicI64]> {
         self.add(index, amount);
     }
 
+    /// [`LazyCounter::add_remote`] of the counter `index`.
     #[inline]
     pub fn add_remote(&self, index: usize, amount: i64) {
         self.add(index, amount);
     }
 
+    /// [`LazyCounter::share`] for all counters of the set.
+    ///
+    /// # Errors
+    /// None on this target.
     pub fn share(&self) -> Result<(), NoMemory> {
         Ok(())
     }
 
+    /// [`LazyCounter::read`] of the counter `index`.
     pub fn read(&self, index: usize) -> Reading {
         Reading { value: self.sum(index), error: 0 }
     }
 
+    /// [`LazyCounter::read_positive`] of the counter `index`.
     pub fn read_positive(&self, index: usize) -> Reading {
         Reading { value: self.sum_positive(index), error: 0 }
     }
 
+    /// [`LazyCounter::sum`] of the counter `index`.
     pub fn sum(&self, index: usize) -> i64 {
         self.0[index].load(Relaxed)
     }
 
+    /// [`LazyCounter::sum_positive`] of the counter `index`.
     pub fn sum_positive(&self, index: usize) -> i64 {
         self.sum(index).max(0)
     }
 
+    /// [`LazyCounter::compare`] of the counter `index`.
     pub fn compare(&self, index: usize, with: i64) -> Order {
         self.sum(index).cmp(&with)
     }
 
+    /// [`LazyCounter::limited_add`] of the counter `index`.
     pub fn limited_add(&self, index: usize, amount: i64, limit: i64) -> bool {
         let added = |value: i64| match value.checked_add(amount) {
             _ if amount <= 0 => Some(value.wrapping_add(amount)),
@@ -245,10 +267,12 @@ impl<const RANGE: i32> Words<RANGE, [AtomicI64]> {
         self.0[index].fetch_update(Relaxed, Relaxed, added).is_ok()
     }
 
+    /// [`LazyCounter::set`] of the counter `index`.
     pub fn set(&self, index: usize, value: i64) {
         self.add(index, value.wrapping_sub(self.sum(index)));
     }
 
+    /// [`LazyCounter::reset`] of the counter `index`.
     pub fn reset(&self, index: usize) -> i64 {
         self.0[index].swap(0, Relaxed)
     }

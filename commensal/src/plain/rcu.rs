@@ -17,6 +17,9 @@ pub struct Cell<T: Send + Sync + 'static>(ArcSwap<T>);
 
 impl<T: Send + Sync + 'static> Cell<T> {
     /// Makes a cell with a value.
+    ///
+    /// # Errors
+    /// None on this target, where the process ends if there is no memory.
     pub fn new(value: T) -> Result<Self, OutOfMemory<T>> {
         Ok(Cell(ArcSwap::from_pointee(value)))
     }
@@ -27,6 +30,9 @@ impl<T: Send + Sync + 'static> Cell<T> {
     }
 
     /// Replaces the value.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
     pub fn store(&self, value: T) -> Result<(), OutOfMemory<T>> {
         self.0.store(Arc::new(value));
         Ok(())
@@ -43,6 +49,9 @@ impl<T: Send + Sync + 'static> Cell<T> {
 
     /// Replaces the value by `change(value)`, and returns the value that was there. Calls `change` again if another
     /// thread replaced the value meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
     pub fn rcu<R: Into<T>>(&self, mut change: impl FnMut(&T) -> R) -> Result<Replaced<T>, OutOfMemory<T>> {
         Ok(Replaced(self.0.rcu(|value| change(value).into())))
     }
@@ -72,9 +81,11 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Cell<T> {
 }
 
 /// A value that was found in a [`Cell`], which stays until this is dropped.
+#[must_use = "the value may be replaced and dropped when this is dropped"]
 pub struct Loaded<'c, T> {
     value: Guard<Arc<T>>,
-    cell: PhantomData<&'c T>,
+    /// It stays on its thread, as a section of the runtime does.
+    cell: PhantomData<(&'c T, *mut ())>,
 }
 
 impl<T> Deref for Loaded<'_, T> {

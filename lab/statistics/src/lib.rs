@@ -8,6 +8,7 @@
 //! (`detectable`).
 //!
 //! Every function is pure; what needs chance takes a generator.
+#![deny(missing_docs, clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::missing_safety_doc)]
 
 mod bootstrap;
 mod signed_rank;

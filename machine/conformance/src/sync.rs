@@ -2,7 +2,7 @@
 //!
 //! The stress is a pair of plain words that each of two locks keeps equal. Threads take the two locks in any order, and
 //! so do handlers that interrupt them anywhere, also while they take a lock. Threads have entered, see
-//! [`crate::thread::Operations::enter`].
+//! `thread::Operations::enter`.
 
 use crate::case::{Findings, Outcome, demand, ensure, operations};
 use crate::runner::{Child, Ended, Fork, Placement, Runner, alone, crowd, pause_for, wait_until};

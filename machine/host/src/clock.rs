@@ -5,7 +5,7 @@
 //!   coarse = ticks · RATE / 2⁶⁴ + OFFSET    from then on; both agree at the moment of the change
 //! ```
 //!
-//! Readers of the exact clock find the rate. The first one notes both clocks, and one at least [`LONG_ENOUGH_NS`] later
+//! Readers of the exact clock find the rate. The first one notes both clocks, and one at least `LONG_ENOUGH_NS` later
 //! divides. A process pays nothing at its start.
 
 use crate::sync::{AtomicU64, Ordering};

@@ -14,12 +14,18 @@ const INTERRUPTED: Errno = Errno(4);
 pub struct File(usize);
 
 impl File {
-    /// Opens a file to be read. Error: a number of `errno`.
+    /// Opens a file to be read.
+    ///
+    /// # Errors
+    /// A number of `errno`.
     pub fn open(path: &CStr) -> Result<Self, i32> {
         Self::with(path, CLOSE_ON_EXEC)
     }
 
-    /// Opens a file to be written, as an empty one that others cannot read if it is new. Error: a number of `errno`.
+    /// Opens a file to be written, as an empty one that others cannot read if it is new.
+    ///
+    /// # Errors
+    /// A number of `errno`.
     pub fn create(path: &CStr) -> Result<Self, i32> {
         const WRITE: usize = 1;
         const CREATE: usize = 0o100;
@@ -39,7 +45,10 @@ impl File {
         self.0 as i32
     }
 
-    /// Reads what comes next into a buffer, and returns how many bytes; 0: the end. Error: a number of `errno`.
+    /// Reads what comes next into a buffer, and returns how many bytes; 0: the end.
+    ///
+    /// # Errors
+    /// A number of `errno`.
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize, i32> {
         loop {
             // SAFETY: the kernel writes into the buffer.
@@ -57,7 +66,10 @@ impl Drop for File {
     }
 }
 
-/// Writes bytes to a descriptor, all of them. Error: a number of `errno`; some may have been written.
+/// Writes bytes to a descriptor, all of them.
+///
+/// # Errors
+/// A number of `errno`. Some bytes may have been written.
 pub fn write(descriptor: i32, bytes: &[u8]) -> Result<(), i32> {
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -30,6 +30,9 @@ process_state! {
 pub struct Refused;
 
 /// Registers for kicks. Idempotent; a fork child inherits it.
+///
+/// # Errors
+/// The kernel has no membarrier, or a sandbox refuses it.
 pub fn register() -> Result<(), Refused> {
     if sandbox::is_on() {
         return Err(Refused);
@@ -47,16 +50,25 @@ pub fn register() -> Result<(), Refused> {
 }
 
 /// A full memory barrier on each running thread of the process. Aborts no restartable section.
+///
+/// # Errors
+/// The kernel or a sandbox refused it. There was no barrier.
 pub fn fence_all() -> Result<(), Refused> {
     kick(PRIVATE_EXPEDITED)
 }
 
 /// Aborts each restartable section in flight in `slot` (here: in any slot), and is a [`fence_all`].
+///
+/// # Errors
+/// As for [`restart_all`].
 pub fn restart(_slot: u32) -> Result<(), Refused> {
     restart_all()
 }
 
 /// Aborts each restartable section in flight in any slot, and is a [`fence_all`].
+///
+/// # Errors
+/// The kernel or a sandbox refused it. No section was aborted.
 pub fn restart_all() -> Result<(), Refused> {
     kick(PRIVATE_EXPEDITED_RSEQ)
 }

@@ -6,6 +6,7 @@
 //! Nothing here allocates or calls a C function that could. System calls are made directly, so only
 //! [`process::set_error`] changes `errno`, and an interposed `mmap` of another library is not entered.
 #![no_std]
+#![deny(missing_docs, clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::missing_safety_doc)]
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("commensal-host speaks Linux on x86-64 only; found another target");

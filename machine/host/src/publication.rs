@@ -96,7 +96,10 @@ const CLOSE_ON_EXEC: usize = 0o2_000_000;
 const ONLY_OURS: usize = 0o700;
 const ONLY_OURS_TO_READ: usize = 0o600;
 
-/// Makes a file of `bytes` zeroes, and returns the private memory. Error: the reason.
+/// Makes a file of `bytes` zeroes, and returns the private memory.
+///
+/// # Errors
+/// The reason, in words.
 pub fn publish(place: &mut Place, bytes: usize) -> Result<*mut u8, &'static str> {
     let (folder, path) = folder().ok_or(
         "no directory that is this user's alone: neither $XDG_RUNTIME_DIR/commensal nor /run/user/UID/commensal \

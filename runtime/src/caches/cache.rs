@@ -101,6 +101,9 @@ impl<T> Cache<T> {
     }
 
     /// Moves a value into an object of the cache.
+    ///
+    /// # Errors
+    /// There is no memory. The value comes back.
     #[inline]
     pub fn alloc(&self, value: T) -> Result<Box<'_, T>, OutOfMemory<T>> {
         match self.take() {
@@ -196,7 +199,10 @@ impl<T, K: Kind> Cache<T, K> {
     }
 
     /// Fills a reserve up to `objects` objects, for allocations that would fail. So the next `objects` allocations
-    /// succeed, on any thread. Fails if there is no memory, and keeps what the reserve has.
+    /// succeed, on any thread.
+    ///
+    /// # Errors
+    /// There is no memory. The reserve keeps what it has.
     pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
         self.cache().ok_or(NoMemory)?.prefill(objects)
     }
@@ -209,11 +215,17 @@ impl<T, K: Kind> Cache<T, K> {
 
     /// Sets how much each slot keeps, also during use: at most `limit` objects, which move in batches of `batch`. If
     /// other CPUs hold any, kicks them, once for some fifty slots.
+    ///
+    /// # Errors
+    /// [`Untunable`] says which ones there are, and what each leaves behind.
     pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
         self.cache().map_or(Err(Untunable::NoMemory), |cache| cache.tune(limit, batch))
     }
 
-    /// Destroys the cache and returns its memory at once. Fails, and returns the cache, if objects are alive.
+    /// Destroys the cache and returns its memory at once.
+    ///
+    /// # Errors
+    /// Objects are alive, or the caller is a signal handler. The cache comes back.
     pub fn destroy(self) -> Result<(), (Self, Alive)> {
         // SAFETY: we own the cache, so no other thread uses it.
         if let Some(Err(alive)) = self.existing().map(|cache| unsafe { cache.destroy() }) {

@@ -82,6 +82,9 @@ unsafe impl Descriptor for ObjectCache {
 
 impl ObjectCache {
     /// Creates a cache, in about a microsecond. Interrupts no CPU; see `central::chunk`.
+    ///
+    /// # Errors
+    /// The size, the alignment or the name is refused, or there is no memory.
     pub fn create(wanted: &Wanted<'_>) -> Result<&'static ObjectCache, Refused> {
         let shape = Self::shape(wanted)?;
         if !enter() {
@@ -203,6 +206,9 @@ impl ObjectCache {
     /// Destroys the cache if no object of it is alive: destroys its constructed objects, and returns its memory. Else
     /// it stays unchanged. Interrupts no CPU, but for a typesafe cache it waits for readers.
     ///
+    /// # Errors
+    /// Objects are alive, or a signal handler interrupted a drain. The cache is unchanged.
+    ///
     /// # Safety
     /// No other thread uses the cache now, and no thread afterwards. Not in a signal handler.
     pub unsafe fn destroy(&self) -> Result<(), Alive> {
@@ -214,6 +220,9 @@ impl ObjectCache {
     }
 
     /// The same without waiting, for a cache whose objects no reader looks at.
+    ///
+    /// # Errors
+    /// As for [`Self::destroy`].
     ///
     /// # Safety
     /// As for [`Self::destroy`].
@@ -343,6 +352,9 @@ impl ObjectCache {
     }
 
     /// See [`Cache::prefill`](super::Cache::prefill).
+    ///
+    /// # Errors
+    /// As there.
     pub fn prefill(&self, objects: usize) -> Result<(), NoMemory> {
         if enter() && heap().cpu.depot.prefill(self.serving(), &self.reserve, objects) { Ok(()) } else { Err(NoMemory) }
     }
@@ -354,6 +366,9 @@ impl ObjectCache {
     }
 
     /// See [`Cache::tune`](super::Cache::tune).
+    ///
+    /// # Errors
+    /// As there.
     pub fn tune(&self, limit: usize, batch: usize) -> Result<(), Untunable> {
         enter();
         heap().tune(self.cache(), limit, batch)

@@ -121,7 +121,10 @@ impl<const RANGE: i32> LazyCounter<RANGE> {
     }
 
     /// Upgrades the counter now, because several threads will add. Takes about a microsecond, and nothing if it is
-    /// upgraded already. Fails if there is no memory; later additions of other threads try again.
+    /// upgraded already.
+    ///
+    /// # Errors
+    /// There is no memory. Later additions of other threads try again.
     pub fn share(&self) -> Result<(), NoMemory> {
         self.0.share()
     }

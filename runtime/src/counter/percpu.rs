@@ -25,18 +25,27 @@ unsafe impl<const N: usize> Send for PerCpuSet<N> {}
 unsafe impl<const N: usize> Sync for PerCpuSet<N> {}
 
 impl<const N: usize> PerCpuSet<N> {
-    /// All zero. Fails if there is no memory.
+    /// All zero.
+    ///
+    /// # Errors
+    /// There is no memory.
     pub fn new() -> Result<Self, NoMemory> {
         Self::new_in(Area::of_process().ok_or(NoMemory)?)
     }
 
-    /// All zero, in a block of a given area. Fails if there is no memory.
+    /// All zero, in a block of a given area.
+    ///
+    /// # Errors
+    /// There is no memory.
     pub fn new_in(area: &'static Area) -> Result<Self, NoMemory> {
         const { assert!(N * CELL <= crate::percpu::LINES * 64, "more counters than a row has room for") };
         area.take(N * CELL, DEFAULT_RANGE).map(PerCpuSet).ok_or(NoMemory)
     }
 
     /// Adds to a counter.
+    ///
+    /// # Panics
+    /// There is no counter of this index.
     #[inline(always)]
     pub fn add(&self, index: usize, amount: i64) {
         assert!(index < N, "no counter of this index");
@@ -46,12 +55,18 @@ impl<const N: usize> PerCpuSet<N> {
     }
 
     /// As [`LazyCounter::read`](super::LazyCounter::read).
+    ///
+    /// # Panics
+    /// There is no counter of this index.
     pub fn read(&self, index: usize) -> Reading {
         assert!(index < N, "no counter of this index");
         slots::read(*self.0, index, 0)
     }
 
     /// As [`LazyCounter::sum`](super::LazyCounter::sum). Sums all CPUs if the area prepares for all CPUs.
+    ///
+    /// # Panics
+    /// There is no counter of this index.
     pub fn sum(&self, index: usize) -> i64 {
         assert!(index < N, "no counter of this index");
         slots::sum(*self.0, index)

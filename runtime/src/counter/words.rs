@@ -144,7 +144,6 @@ impl Amount {
     }
 }
 
-#[expect(missing_docs, reason = "the methods are those of a lazy counter")]
 impl<const RANGE: i32> Counters<RANGE> {
     /// Safety: a whole set of `len` counters and this range lies there, for as long as the reference is used.
     #[inline(always)]
@@ -169,6 +168,8 @@ impl<const RANGE: i32> Counters<RANGE> {
         }
     }
 
+    /// [`LazyCounter::rebind`](super::LazyCounter::rebind) for all counters of the set.
+    ///
     /// # Safety
     /// No other thread uses the set at the same time.
     pub unsafe fn rebind(&self) {
@@ -188,6 +189,7 @@ impl<const RANGE: i32> Counters<RANGE> {
         block.into_iter().for_each(|block| unsafe { give_back(block) });
     }
 
+    /// The number of counters.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a set is never empty")]
     pub fn len(&self) -> usize {
@@ -223,6 +225,7 @@ impl<const RANGE: i32> Counters<RANGE> {
         block_of(self.state())
     }
 
+    /// Whether the set is upgraded: [`LazyCounter::is_shared`](super::LazyCounter::is_shared).
     #[inline]
     pub fn is_shared(&self) -> bool {
         self.block().is_some()
@@ -242,6 +245,7 @@ impl<const RANGE: i32> Counters<RANGE> {
         }
     }
 
+    /// [`LazyCounter::add`](super::LazyCounter::add) of the counter `index`.
     #[inline(always)]
     pub fn add(&self, index: usize, amount: i64) {
         self.add_some(index, if amount == 1 { Amount::One } else { Amount::Any(amount) });
@@ -262,6 +266,10 @@ impl<const RANGE: i32> Counters<RANGE> {
         }
     }
 
+    /// [`LazyCounter::try_add`](super::LazyCounter::try_add) of the counter `index`.
+    ///
+    /// # Errors
+    /// As for a lazy counter.
     #[inline(always)]
     pub fn try_add(&self, index: usize, amount: i64) -> Result<(), NoMemory> {
         if self.add_fast(index, Amount::Any(amount)) { Ok(()) } else { self.try_add_slow(index, amount) }
@@ -279,6 +287,7 @@ impl<const RANGE: i32> Counters<RANGE> {
         true
     }
 
+    /// [`LazyCounter::sub`](super::LazyCounter::sub) of the counter `index`.
     #[inline(always)]
     pub fn sub(&self, index: usize, amount: i64) {
         self.add(index, amount.wrapping_neg());
@@ -323,6 +332,8 @@ impl<const RANGE: i32> Counters<RANGE> {
         }
     }
 
+    /// [`LazyCounter::add_local`](super::LazyCounter::add_local) of the counter `index`.
+    ///
     /// # Safety
     /// The calling thread owns the set, or the set is upgraded.
     #[inline(always)]
@@ -334,6 +345,7 @@ impl<const RANGE: i32> Counters<RANGE> {
         }
     }
 
+    /// [`LazyCounter::add_remote`](super::LazyCounter::add_remote) of the counter `index`.
     #[inline(always)]
     pub fn add_remote(&self, index: usize, amount: i64) {
         self.check(index);
@@ -405,6 +417,10 @@ impl<const RANGE: i32> Counters<RANGE> {
         }
     }
 
+    /// [`LazyCounter::share`](super::LazyCounter::share) for all counters of the set.
+    ///
+    /// # Errors
+    /// As for a lazy counter.
     pub fn share(&self) -> Result<(), NoMemory> {
         match self.block() {
             Some(_) => Ok(()),
@@ -450,6 +466,7 @@ impl<const RANGE: i32> Counters<RANGE> {
         }
     }
 
+    /// [`LazyCounter::read`](super::LazyCounter::read) of the counter `index`.
     pub fn read(&self, index: usize) -> Reading {
         self.settled(|block| {
             let outside = self.outside(index);
@@ -457,18 +474,22 @@ impl<const RANGE: i32> Counters<RANGE> {
         })
     }
 
+    /// [`LazyCounter::read_positive`](super::LazyCounter::read_positive) of the counter `index`.
     pub fn read_positive(&self, index: usize) -> Reading {
         self.read(index).positive()
     }
 
+    /// [`LazyCounter::sum`](super::LazyCounter::sum) of the counter `index`.
     pub fn sum(&self, index: usize) -> i64 {
         self.settled(|block| self.outside(index).wrapping_add(block.map_or(0, |block| slots::sum(block, index))))
     }
 
+    /// [`LazyCounter::sum_positive`](super::LazyCounter::sum_positive) of the counter `index`.
     pub fn sum_positive(&self, index: usize) -> i64 {
         self.sum(index).max(0)
     }
 
+    /// [`LazyCounter::compare`](super::LazyCounter::compare) of the counter `index`.
     pub fn compare(&self, index: usize, with: i64) -> Order {
         let Reading { value, error } = self.read(index);
         let (least, most) = (value.checked_sub_unsigned(error), value.checked_add_unsigned(error));
@@ -480,6 +501,7 @@ impl<const RANGE: i32> Counters<RANGE> {
         }
     }
 
+    /// [`LazyCounter::limited_add`](super::LazyCounter::limited_add) of the counter `index`.
     pub fn limited_add(&self, index: usize, amount: i64, most: i64) -> bool {
         if amount <= 0 {
             self.add(index, amount);
@@ -509,10 +531,12 @@ impl<const RANGE: i32> Counters<RANGE> {
         limit::add_within(block, index, amount, &Limit { most, outside: &|| self.outside(index) })
     }
 
+    /// [`LazyCounter::set`](super::LazyCounter::set) of the counter `index`.
     pub fn set(&self, index: usize, value: i64) {
         self.add(index, value.wrapping_sub(self.sum(index)));
     }
 
+    /// [`LazyCounter::reset`](super::LazyCounter::reset) of the counter `index`.
     pub fn reset(&self, index: usize) -> i64 {
         let sum = self.sum(index);
         self.add(index, sum.wrapping_neg());

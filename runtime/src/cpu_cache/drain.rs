@@ -192,7 +192,7 @@ impl CpuCaches {
     }
 
     /// The same under the drain lock.
-    pub fn put_deferred_as_drainer(&self) {
+    pub(crate) fn put_deferred_as_drainer(&self) {
         for magazine in self.depot.deferred.take().drain() {
             if let Some(first) = magazine.view().objects().next() {
                 let cache = self.depot.central.cache_at(first).expect("an object of ours lies in a span");

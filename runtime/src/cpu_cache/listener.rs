@@ -83,9 +83,12 @@ impl Listening {
     pub fn alone(&self, work: impl FnOnce()) {
         let (seen, generation) = (self.telling.load(Relaxed), thread::generation());
         // In a fork child, a thread that was in it is gone, or is this one and has returned from it.
-        if seen != generation && self.telling.compare_exchange(seen, generation, Relaxed, Relaxed).is_ok() {
+        // Acquire pairs with the release below. If ours reads the 0 of another thread, that thread's call is over, and
+        // ours finds all that it wrote. If ours comes too early, it reads the generation, and leaves the work undone.
+        let begins = || self.telling.compare_exchange(seen, generation, Ordering::Acquire, Relaxed).is_ok();
+        if seen != generation && begins() {
             work();
-            self.telling.store(0, Relaxed);
+            self.telling.store(0, Ordering::Release);
         }
     }
 }

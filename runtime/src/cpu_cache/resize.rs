@@ -275,6 +275,7 @@ impl CpuCaches {
     }
 
     /// For tests: grants match the caches' levels, lending balances, and each slot stays within its budget.
+    #[doc(hidden)]
     pub fn check_shares<S: Iterator<Item = u32>>(&self, slots: impl Fn() -> S) {
         let mut all = 0;
         for budget in [USUAL, MIDDLE] {

@@ -86,8 +86,10 @@ impl RetireSlots {
         unsafe { slot::push(self.0.base(), class_word, object) }
     }
 
-    /// Replaces the magazine of the calling thread's slot, if it is full or missing; returns the full one. Error: the
-    /// thread migrated or the magazine has space; `new` comes back.
+    /// Replaces the magazine of the calling thread's slot, if it is full or missing; returns the full one.
+    ///
+    /// # Errors
+    /// The thread migrated, or the magazine has space. `new` comes back.
     pub fn exchange(self, slot: u32, class: usize, new: Batch) -> Result<Option<Batch>, Batch> {
         let word = self.word(slot, class);
         let seen = word.look();

@@ -161,8 +161,10 @@ impl SlotWord {
         if seen.names_one() && self.replace(seen, 0) { unsafe { self.adopt(seen) } } else { None }
     }
 
-    /// Puts a magazine in place of the one seen, which it returns. Error: as for `take`, or an allocation magazine goes
-    /// beyond the next sample; the magazine comes back.
+    /// Puts a magazine in place of the one seen, which it returns.
+    ///
+    /// # Errors
+    /// As for `take`, or an allocation magazine goes beyond the next sample. The magazine comes back.
     pub fn swap(self, seen: Seen, magazine: Magazine) -> Result<Option<Magazine>, Magazine> {
         let (gap, len) = (self.gap(), magazine.len());
         if gap.is_some_and(|gap| !gap.reserve_all(len)) {
@@ -179,6 +181,9 @@ impl SlotWord {
     }
 
     /// Puts a magazine into an empty word.
+    ///
+    /// # Errors
+    /// The word is not empty, or as for [`Self::swap`]. The magazine comes back.
     pub fn put(self, magazine: Magazine) -> Result<(), Magazine> {
         self.swap(self.seen(0), magazine).map(|_| ())
     }

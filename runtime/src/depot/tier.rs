@@ -68,6 +68,7 @@ impl Depot {
     }
 
     /// For tests: what a slot's depots hold is counted.
+    #[doc(hidden)]
     pub fn check_bytes(&self, slot: u32) {
         let caches = self.central.caches().filter(|cache| cache.is_used_in(slot));
         let held: usize = caches.map(|cache| Hints::of(cache, slot).bytes_beyond_one(cache)).sum();

@@ -103,6 +103,9 @@ impl Entry {
 
     /// Leaves the group by this entry, also if it is not the innermost: the entries inside it stay.
     ///
+    /// # Errors
+    /// The thread is not inside by this entry.
+    ///
     /// # Safety
     /// The entry is one.
     pub unsafe fn leave(this: *mut Entry) -> Result<(), NotInside> {

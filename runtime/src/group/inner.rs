@@ -89,6 +89,9 @@ pub struct Statistics {
 
 impl Core {
     /// Creates a group. A microsecond or less; interrupts no thread.
+    ///
+    /// # Errors
+    /// The name is refused, or there is no memory.
     pub fn create(name: &[u8], parent: Option<&Core>) -> Result<*mut Core, Refused> {
         if name.is_empty() || !is_plain(name) {
             return Err(Refused::Name);
@@ -123,6 +126,9 @@ impl Core {
 
     /// Destroys a group: frees its memory at once, without looking at the objects. Takes time in proportion to its
     /// spans and large blocks; interrupts no thread.
+    ///
+    /// # Errors
+    /// Threads are inside, it has children, or a signal handler interrupted a drain. The group is unchanged.
     ///
     /// # Safety
     /// The caller owns `this`, which was created. No thread uses its memory or allocates in it.

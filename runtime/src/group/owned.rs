@@ -37,6 +37,9 @@ unsafe impl Sync for Group<'_> {}
 
 impl Group<'static> {
     /// Creates a group. Reports show its name: letters, digits, `-`, `_`, `.` and `/`, cut after 23.
+    ///
+    /// # Errors
+    /// The name is refused, or there is no memory.
     pub fn new(name: &str) -> Result<Self, Refused> {
         Self::create(name, None)
     }
@@ -44,6 +47,9 @@ impl Group<'static> {
 
 impl<'p> Group<'p> {
     /// Creates a child group. Its charges are charged to this group too, and this group's limit holds for it too.
+    ///
+    /// # Errors
+    /// As for [`Group::new`].
     pub fn child<'c>(&'c self, name: &str) -> Result<Group<'c>, Refused> {
         Group::create(name, Some(self.core()))
     }
@@ -85,7 +91,10 @@ impl<'p> Group<'p> {
         self.core().statistics()
     }
 
-    /// Puts a value into the group. Returns it as an error if there is no memory, or no room within the limits.
+    /// Puts a value into the group.
+    ///
+    /// # Errors
+    /// There is no memory, or no room within the limits. The value comes back.
     #[inline]
     pub fn alloc<T>(&self, value: T) -> Result<Box<'_, T>, OutOfMemory<T>> {
         let place = self.core().allocate(size_of::<T>(), align_of::<T>()).and_then(NonNull::new);
@@ -116,7 +125,10 @@ impl<'p> Group<'p> {
         work()
     }
 
-    /// Destroys the group and frees everything in it. Returns it if children or vanished threads still use it.
+    /// Destroys the group and frees everything in it.
+    ///
+    /// # Errors
+    /// Children or vanished threads still use the group, which comes back.
     pub fn destroy(self) -> Result<(), (Self, Busy)> {
         let this = ManuallyDrop::new(self);
         // SAFETY: the group is owned here, and its values borrow it, so there are none.

@@ -30,9 +30,10 @@ pub(super) fn apply_settings() {
 
 /// Sets a limit in bytes, rounded down to pages of 4 KiB, at least one. None: no limit. False: there is no memory.
 ///
-/// If more is held than the new limit, the process keeps its memory. Allocations that need pages are refused until
-/// enough was freed. Takes some nanoseconds; the memory of a process that begins without a heap is made first.
-/// Signal handlers: yes.
+/// If more is held than a new hard limit, the process keeps its memory. Allocations that need pages are refused until
+/// enough was freed. If more is held than a new soft limit, the next thread that allocates or frees on a slow path
+/// returns memory that is not in use, or the background thread does. Takes some nanoseconds; the memory of a process
+/// that begins without a heap is made first. Signal handlers: yes.
 ///
 /// ```
 /// use commensal::limit::{Limit, report, set};
@@ -56,9 +57,10 @@ pub fn set(limit: Limit, bytes: Option<u64>) -> bool {
 /// allocation. Each is reached again only after the memory in use has fallen a sixteenth below it, at most 32 MiB; or
 /// if a refusal comes so much above the one before.
 ///
-/// Calls are made one at a time, with all signals blocked. A thread makes them in an allocation, outside of all groups
-/// and of the runtime's locks, or the runtime's background thread does. In a signal handler, a thread leaves the call
-/// to another one. After a call for the hard limit, the refused allocation is tried once more.
+/// Calls are made one at a time, with all signals blocked, and each finds what the one before has written. A thread
+/// makes them in an allocation, outside of all groups and of the runtime's locks, or the runtime's background thread
+/// does. In a signal handler, a thread leaves the call to another one. After a call for the hard limit, the refused
+/// allocation is tried once more.
 ///
 /// The function may allocate and free, and must return. It must not take a lock that a thread may hold while it
 /// allocates. A call that has begun may outlast this. Each call of this takes 64 bytes for ever.
@@ -68,6 +70,7 @@ pub fn notify(function: Option<(Notifier, usize)>) -> bool {
 
 /// The limits and what happened at them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// Bytes held.
     pub held: u64,

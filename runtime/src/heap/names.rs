@@ -10,6 +10,7 @@ use crate::upkeep;
 
 /// A name, and what may be done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Described {
     /// The name.
     pub name: &'static str,
@@ -31,6 +32,9 @@ pub struct Described {
 /// assert_eq!(names::get("upkeep.interval_ms"), Ok(250));
 /// assert_eq!(names::get("upkeep.interval"), Err(names::Refusal::Unknown));
 /// ```
+///
+/// # Errors
+/// There is no such name, the setting is a text, or it has no value.
 pub fn get(name: &str) -> Result<u64, Refusal> {
     match by_key::number(name) {
         Err(Refusal::Unknown) => figure(name),
@@ -40,6 +44,9 @@ pub fn get(name: &str) -> Result<u64, Refusal> {
 
 /// Calls `show` with the parts of the value as a text: of a setting as `COMMENSAL_CONF` would say it, of a figure in
 /// decimal digits.
+///
+/// # Errors
+/// There is no such name.
 pub fn show(name: &str, mut show: impl FnMut(&str)) -> Result<(), Refusal> {
     match by_key::show(name, &mut show) {
         Err(Refusal::Unknown) => figure(name).map(|value| by_key::show_number(value, &mut show)),
@@ -48,6 +55,9 @@ pub fn show(name: &str, mut show: impl FnMut(&str)) -> Result<(), Refusal> {
 }
 
 /// Sets a setting that may change while the program runs.
+///
+/// # Errors
+/// There is no such name, the value is out of its range, or only `COMMENSAL_CONF` sets it. Nothing has changed.
 pub fn set(name: &str, value: u64) -> Result<(), Refusal> {
     match by_key::set_number(name, value) {
         Ok(()) => {

@@ -9,8 +9,9 @@ use super::statistics::read::{Heap, Walked};
 use crate::caches::{Spans, enter, heap};
 use crate::central::size_class::{self, CLASSES};
 use crate::misuse::Line;
-use crate::observe::figures::{Cache, Figures, unitless, write_slab_head, write_slab_row};
+use crate::observe::figures::{Cache, Figures, unitless};
 use crate::observe::page::Text;
+use crate::observe::slabs;
 use crate::observe::{Resident, Shown};
 use crate::page_heap::PAGE;
 use crate::page_heap::memblock;
@@ -67,6 +68,9 @@ pub fn for_each_class(mut show: impl FnMut(&Cache)) {
 }
 
 /// Writes the report as text: resident memory, the figures of the process by topic, locks, and size classes.
+///
+/// # Errors
+/// The errors of `out`.
 pub fn write_text(out: &mut impl Write) -> fmt::Result {
     let Some(figures) = process() else { return Ok(()) };
     writeln!(out, "commensal: statistics of {} ({})", program().as_str(), process::id())?;
@@ -107,6 +111,9 @@ pub fn write_text(out: &mut impl Write) -> fmt::Result {
 
 /// Writes the report as XML, in the shape of glibc's `malloc_info`: one heap, and the totals of all heaps. Free objects
 /// in magazines and depots are "fast", other free memory is "rest", and large blocks are "mmap".
+///
+/// # Errors
+/// The errors of `out`.
 pub fn write_xml(out: &mut impl Write) -> fmt::Result {
     let Some(figures) = process() else { return Ok(()) };
     let mut result = writeln!(out, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>");
@@ -189,12 +196,15 @@ impl<W: Write> Paragraph<'_, W> {
 }
 
 /// Writes the slab table, in the columns of the kernel's /proc/slabinfo.
+///
+/// # Errors
+/// The errors of `out`.
 pub fn write_slabinfo(out: &mut impl Write) -> fmt::Result {
-    let mut result = write_slab_head(out);
+    let mut result = slabs::write_head(out);
     if root::is_installed() {
         heap().rows(|cache| {
             let row = Cache::read(cache);
-            result = result.and(write_slab_row(out, row.name.as_str(), &row));
+            result = result.and(slabs::write_row(out, row.name.as_str(), &row));
         });
     }
     result

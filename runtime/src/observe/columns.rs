@@ -115,6 +115,9 @@ impl Table {
     }
 
     /// Writes the table like `perf lock contention`, a line at a time.
+    ///
+    /// # Errors
+    /// The errors of `out`.
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
         let has_holds = self.rows().any(|row| row.max_hold_ns > 0);
         match self.len {
@@ -135,6 +138,9 @@ impl Table {
     }
 
     /// Writes the table as one JSON object, a line at a time.
+    ///
+    /// # Errors
+    /// The errors of `out`.
     pub fn write_json(&self, out: &mut impl Write) -> fmt::Result {
         write!(out, "{{ \"locks\": [")?;
         for (number, row) in self.rows().enumerate() {

@@ -13,8 +13,6 @@
 //! `heap::statistics::read` expands the readers, because it knows the sources.
 
 use super::page::Text;
-use core::fmt::{self, Write};
-use machine::vm::PAGE;
 
 /// Calls a macro with the table.
 macro_rules! with_figures {
@@ -229,23 +227,6 @@ macro_rules! with_figures {
 }
 pub(crate) use with_figures;
 
-/// Writes the head of the slab table, which has the columns of the kernel's /proc/slabinfo.
-pub fn write_slab_head(out: &mut impl Write) -> fmt::Result {
-    out.write_str(
-        "slabinfo - version: 2.1\n# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> \
-         : tunables <limit> <batchcount> <sharedfactor> : slabdata <active_slabs> <num_slabs> <sharedavail>\n",
-    )
-}
-
-/// Writes a row of the slab table. The kernel's two columns about sharing have no meaning here.
-pub fn write_slab_row(out: &mut impl Write, name: &str, row: &Cache) -> fmt::Result {
-    let Cache { in_use, objects, object_bytes, spans, span_bytes, limit, batch, active_spans, .. } = row;
-    let (in_a_span, pages) = (objects / spans.max(&1), span_bytes / spans.max(&1) / PAGE as u64);
-    write!(out, "{name:<17} {in_use:>6} {objects:>6} {object_bytes:>6} {in_a_span:>4} {pages:>4}")?;
-    write!(out, " : tunables {limit:>4} {batch:>4} {:>4}", 0)?;
-    writeln!(out, " : slabdata {active_spans:>6} {spans:>6} {:>6}", 0)
-}
-
 /// How a value changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -441,7 +422,6 @@ pub fn unitless(name: &str) -> &str {
 mod tests {
     use super::*;
     use std::collections::HashSet;
-    use std::string::String;
     use std::vec::Vec;
 
     #[test]
@@ -470,29 +450,5 @@ mod tests {
         let topics: Vec<&str> = TABLES[0].figures.iter().map(|figure| figure.topic).collect();
         let distinct: HashSet<&str> = topics.iter().copied().collect();
         assert_eq!(topics.chunk_by(|one, other| one == other).count(), distinct.len(), "a topic is in two places");
-    }
-
-    #[test]
-    fn slab_row_has_a_word_for_each_of_the_kernels_columns() {
-        let mut text = String::new();
-        write_slab_head(&mut text).unwrap();
-        let row = Cache {
-            in_use: 1,
-            objects: 6,
-            object_bytes: 8,
-            spans: 2,
-            span_bytes: 8192,
-            limit: 5,
-            batch: 4,
-            active_spans: 1,
-            ..Cache::NONE
-        };
-        write_slab_row(&mut text, "some", &row).unwrap();
-        let kernels = "slabinfo - version: 2.1\n# name            <active_objs> <num_objs> <objsize> <objperslab> \
-                       <pagesperslab> : tunables <limit> <batchcount> <sharedfactor> : slabdata \
-                       <active_slabs> <num_slabs> <sharedavail>\n";
-        let expected = "some                   1      6      8    3    1 : tunables    5    4    0 \
-                        : slabdata      1      2      0\n";
-        assert_eq!(text, [kernels, expected].concat());
     }
 }

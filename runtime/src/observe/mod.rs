@@ -6,6 +6,7 @@ pub mod locks;
 pub mod page;
 mod resident;
 mod shown;
+pub mod slabs;
 mod text;
 
 pub use locks::LockReport;

@@ -15,7 +15,10 @@ pub struct Inline<const MOST: usize> {
 pub type Word = Inline<23>;
 
 impl<const MOST: usize> Inline<MOST> {
-    /// A word for a constant; a longer text does not compile there.
+    /// A word for a constant.
+    ///
+    /// # Panics
+    /// The text is too long.
     pub const fn new(text: &str) -> Self {
         assert!(text.len() <= MOST, "the word is too long");
         let mut word = Inline { len: text.len() as u8, text: [0; MOST] };

@@ -130,12 +130,17 @@ impl Limits {
         self.threshold(limit).times.get()
     }
 
-    /// Sets a limit. If more is held, allocations that need pages are refused until enough went back.
+    /// Sets a limit. If more is held, allocations that need pages are refused until enough went back, and relief is
+    /// due.
     pub fn set(&self, limit: Limit, pages: Option<u64>) {
+        let pages = pages.map_or(0, |pages| pages.max(1));
+        self.threshold(limit).set(pages);
         if limit == Limit::Soft {
-            self.relief_above.store(pages.unwrap_or(0), Relaxed);
+            self.relief_above.store(pages, Relaxed);
+            if pages > 0 && self.held() > pages {
+                self.due.fetch_or(RELIEF, Relaxed);
+            }
         }
-        self.threshold(limit).set(pages.map_or(0, |pages| pages.max(1)));
     }
 
     fn threshold(&self, limit: Limit) -> &Threshold {
@@ -297,6 +302,19 @@ mod tests {
         assert_eq!(grow(STEP + 1), (12, 1, false));
         limits.release(limits.held() - SOFT + STEP);
         assert_eq!(grow(STEP + 1), (13, 2, true));
+    }
+
+    /// Planted bug that was seen here: a soft limit that is looked at only when pages are held.
+    #[test]
+    fn soft_limit_below_the_held_pages_is_due_at_once() {
+        let limits = limits(None, None);
+        assert!(limits.hold(1000, 1000));
+        limits.set(Limit::Soft, Some(1000));
+        assert!(!limits.is_due(), "1000 are not too many");
+        limits.set(Limit::Soft, Some(999));
+        assert_eq!(limits.take_due(RELIEF), RELIEF);
+        limits.set(Limit::Soft, None);
+        assert!(!limits.is_due());
     }
 
     #[test]

@@ -118,7 +118,7 @@ const UNTAG: isize = -1;
 pub struct Cells {
     /// The sum of all edges; more while a thread moves an edge, never less.
     pub edges: AtomicI64,
-    /// The sum of the cells' widths, in ranges, in [`RANGES`](Self::RANGES), and flags that the counter defines.
+    /// The sum of the cells' widths, in ranges, in `RANGES`, and flags that the counter defines.
     pub state: AtomicU32,
     /// Odd while the sums of edges and widths change.
     pub sequence: AtomicU32,
@@ -148,7 +148,7 @@ impl Block {
     /// The block of a given name.
     ///
     /// # Safety
-    /// [`word`](Self::word) returned it for a block that is in use.
+    /// `word` returned it for a block that is in use.
     #[inline(always)]
     pub unsafe fn of_word(word: u64) -> Self {
         // SAFETY: names are odd.
@@ -190,7 +190,7 @@ impl Block {
         self.near(index).wrapping_offset(UNTAG)
     }
 
-    /// [`FROM_NEAR`](Self::FROM_NEAR) before the cell: for the fast path, which skips untagging the name.
+    /// `FROM_NEAR` before the cell: for the fast path, which skips untagging the name.
     #[inline(always)]
     pub fn near(self, index: usize) -> *mut u8 {
         self.0.as_ptr().wrapping_add(index * CELL)

@@ -55,9 +55,12 @@ extern "C" fn write_file() {
     }
 }
 
-/// Writes the profile to a descriptor. Error: a number of `errno`; a part may have been written.
+/// Writes the profile to a descriptor.
 ///
-/// As [`write`].
+/// As [`write()`].
+///
+/// # Errors
+/// A number of `errno`. A part may have been written.
 pub fn write_to(descriptor: i32, at: At) -> Result<(), i32> {
     let mut error = Error::OutOfMemory as i32;
     let mut to = |bytes: &[u8]| file::write(descriptor, bytes).map_err(|number| error = number).is_ok();

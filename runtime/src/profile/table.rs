@@ -104,7 +104,7 @@ pub struct Site {
     at_peak: Figures,
     /// The number of its last event.
     changed: u64,
-    /// The part that was freed, by lifetime: ranges that end at [`longest_of`].
+    /// The part that was freed, by lifetime: ranges that end at `longest_of`.
     pub lifetimes: [Figures; LIFETIMES],
 }
 

@@ -69,7 +69,10 @@ unsafe fn take_back<T>(place: NonNull<Dropped<T>>) -> T {
 }
 
 impl<T: Send + Sync + 'static> Cell<T> {
-    /// Makes a cell with a value, which comes back if there is no memory.
+    /// Makes a cell with a value.
+    ///
+    /// # Errors
+    /// There is no memory. The value comes back.
     pub fn new(value: T) -> Result<Self, OutOfMemory<T>> {
         Ok(Cell { at: AtomicPtr::new(place(value)?.as_ptr()), owns: PhantomData })
     }
@@ -102,7 +105,10 @@ impl<T: Send + Sync + 'static> Cell<T> {
         T::clone(&self.load())
     }
 
-    /// Replaces the value. The new one comes back if there is no memory.
+    /// Replaces the value.
+    ///
+    /// # Errors
+    /// There is no memory. The new value comes back.
     pub fn store(&self, value: T) -> Result<(), OutOfMemory<T>> {
         let new = place(value)?;
         // Release: see `load`. Acquire: the thread that stored what was there is done with it.
@@ -113,8 +119,7 @@ impl<T: Send + Sync + 'static> Cell<T> {
     }
 
     /// Replaces the value by `change(value)`, and returns the value that was there. If another thread replaced that one
-    /// meanwhile, calls `change` again, with the newer value: so no replacement is lost. If there is no memory, what
-    /// `change` made comes back.
+    /// meanwhile, calls `change` again, with the newer value: so no replacement is lost.
     ///
     /// ```
     /// # use commensal::rcu;
@@ -129,6 +134,9 @@ impl<T: Send + Sync + 'static> Cell<T> {
     ///
     /// Takes an allocation, a section and a compare-and-swap for each attempt. An attempt fails only because another
     /// thread's has succeeded.
+    ///
+    /// # Errors
+    /// There is no memory. The value that `change` made comes back.
     pub fn rcu<R: Into<T>>(&self, mut change: impl FnMut(&T) -> R) -> Result<Replaced<T>, OutOfMemory<T>> {
         loop {
             // Until the exchange, the value stays loaded. So its place is not used again, and an equal pointer means

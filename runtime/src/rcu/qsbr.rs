@@ -47,7 +47,10 @@ impl fmt::Display for SignalInUse {
 
 impl core::error::Error for SignalInUse {}
 
-/// Sets the policy for all readers, also for those already registered. Error: it stays as it was.
+/// Sets the policy for all readers, also for those already registered.
+///
+/// # Errors
+/// The program handles the signal. The policy stays as it was.
 pub fn set_policy(policy: Policy) -> Result<(), SignalInUse> {
     if policy == Policy::Kicked && !thread::on_interrupt(&(be_kicked as fn())) {
         return Err(SignalInUse);
@@ -110,6 +113,9 @@ pub struct Section<'r, const KICKABLE: bool> {
 
 impl<const KICKABLE: bool> Reader<KICKABLE> {
     /// Registers a reader, online. Takes some 100 ns, and longer the more threads are registered.
+    ///
+    /// # Errors
+    /// There is no memory.
     pub fn register() -> Result<Self, NoMemory> {
         let domain = Domain::enter();
         let record = domain.registered.register::<KICKABLE>().ok_or(NoMemory)?;

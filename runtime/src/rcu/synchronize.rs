@@ -189,8 +189,10 @@ fn report(domain: &Domain, waited_ns: u64, caller: Caller) {
     process::complain(line.as_bytes());
 }
 
-/// Sets a setting of RCU, also during a grace period. `name` is its key without `rcu.`, such as `lazy_delay_ms`. Fails,
-/// and changes nothing, if there is no such setting or the value is out of its range.
+/// Sets a setting of RCU, also during a grace period. `name` is its key without `rcu.`, such as `lazy_delay_ms`.
+///
+/// # Errors
+/// There is no such setting, or the value is out of its range. Nothing has changed.
 pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
     settings::set("rcu", name, value)
 }

@@ -3,9 +3,11 @@
 //! In a key `cache.NAME.…`, NAME is that of a cache. The value is then the one that a new cache of this name would get.
 
 use super::{ALL_PROCESSES, Key, OF_CACHE, ROWS, Values, When, candidates, rule, text_of};
+use core::fmt;
 
 /// A setting or a figure cannot be read or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// There is none of this name.
     Unknown,
@@ -20,6 +22,21 @@ pub enum Refusal {
     /// It is a figure, which is only read.
     Figure,
 }
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Refusal::Unknown => "there is no setting or figure of this name: `commensal conf` lists the settings",
+            Refusal::Text => "the setting is a text, and no number: show it",
+            Refusal::NoValue => "the setting has no value: it was not set, and there is no default",
+            Refusal::OutOfRange => "the number is out of the setting's range: see `commensal conf`",
+            Refusal::AtStart => "the setting is read when the program starts: its name cannot set it later",
+            Refusal::Figure => "the name is that of a figure, which is only read",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}
 
 fn place_of(key: &str) -> Option<usize> {
     let (word, mut known) = candidates(key);

@@ -304,6 +304,9 @@ pub(crate) fn text_of(key: &str) -> Option<&'static str> {
 }
 
 /// Checks a pair of `COMMENSAL_CONF`. A pair without a colon is a key without a text.
+///
+/// # Errors
+/// The pair has no meaning: there is no such key, or the text does not fit.
 pub fn check<'a>(key: &'a str, text: &'a str) -> Result<(), Misunderstood<'a>> {
     understand(key, text).map(|_| ())
 }

@@ -121,7 +121,7 @@ pub const TABLE: &[Setting] = &[
     row("limit", Number(0, u32::MAX - 1), "0", "MiB", AtStart).help(
         "Most memory that the heap holds: spans and large blocks in use, and dirty memory. Allocations beyond it fail \
          with `ENOMEM`, after everything cached went back. 0: none. A program can change it while it runs, by \
-         `cm_limit_set` in C or `heap::limit::set` in Rust.",
+         `cm_limit_set` in C or `limit::set` in Rust.",
     ),
     row("limit.soft", Number(0, u32::MAX - 1), "0", "MiB", AtStart).help(
         "Held memory above which dirty memory and everything cached go back, again after each growth by a sixteenth of \

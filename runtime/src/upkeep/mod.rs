@@ -50,8 +50,7 @@ pub(crate) fn next_turn_ns(slot: u32) -> u64 {
     }
 }
 
-/// Sets a setting of upkeep. `name` is its key without `upkeep.`, such as `interval_ms`, or `on` for `upkeep`. Fails,
-/// and changes nothing, if there is no such setting or the value is out of its range.
+/// Sets a setting of upkeep. `name` is its key without `upkeep.`, such as `interval_ms`, or `on` for `upkeep`.
 ///
 /// ```
 /// use commensal_runtime::upkeep;
@@ -59,6 +58,9 @@ pub(crate) fn next_turn_ns(slot: u32) -> u64 {
 /// upkeep::set_knob("interval_ms", 250).expect("milliseconds, from 1");
 /// assert!(upkeep::set_knob("interval_ms", 0).is_err());
 /// ```
+///
+/// # Errors
+/// There is no such setting, or the value is out of its range. Nothing has changed.
 pub fn set_knob(name: &str, value: u32) -> Result<(), Refused> {
     settings::set("upkeep", name, value)?;
     look_again();

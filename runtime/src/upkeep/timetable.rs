@@ -267,6 +267,7 @@ impl Timetable {
     }
 
     /// Checks the timetable's invariants.
+    #[doc(hidden)]
     pub fn check_valid(&self) {
         let round = self.began_ns..self.began_ns + self.interval_ns as i64;
         assert!(self.interval_ns == 0 || round.contains(&(self.seen_ns as i64)));

@@ -15,9 +15,9 @@ const ALIVE: usize = 256;
 /// Measures a task with so many updates, a multiple of eight, laid out for so many CPUs. None: no memory, or a sum was
 /// wrong.
 ///
-/// Nanoseconds of the task; the same with [`ALIVE`] objects alive, the oldest of which is destroyed first; what is left
+/// Nanoseconds of the task; the same with `ALIVE` objects alive, the oldest of which is destroyed first; what is left
 /// of the task without its updates, and its share of the task; and bytes in different places that creating and
-/// destroying writes ([`bytes_touched`]).
+/// destroying writes (`bytes_touched`).
 pub fn life(form: Form, cpus: usize, updates: u32) -> Option<[f64; 5]> {
     form.in_area(cpus, |area| with_form!(form, life_in(area, updates)))
 }

@@ -52,7 +52,7 @@ words! {
     pub enum Turns {
         /// One, so that each update waits for the one before.
         One = "one",
-        /// [`IN_TURN`], each a counter of its own.
+        /// `IN_TURN`, each a counter of its own.
         Apart = "apart",
         /// As many of one set, so that the words that are added to lie side by side.
         InSet = "in-set",

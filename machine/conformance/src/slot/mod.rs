@@ -21,7 +21,7 @@
 //! In [`Mode::PerThread`] a slot belongs to one thread until it dies. Signal handlers use no slots, so there are no
 //! interrupts, and no other thread can write into the slot of a living thread.
 //!
-//! The bodies move *tokens* about, see [`tokens`]: each is either in one array or held by one thread, and knows which.
+//! The bodies move *tokens* about, see `tokens`: each is either in one array or held by one thread, and knows which.
 
 mod added;
 mod adopted;
@@ -223,7 +223,7 @@ operations! {
     count: fn(counts: &AtomicPtr<AtomicU64>) -> Counted = trusted!(|counts| slot::count(counts)),
 
     /// By ids: adds one to a word some way behind where the thread counted, if it is still in that slot. The machine's
-    /// operation has an `OFFSET`, which here is [`counted::OTHER`].
+    /// operation has an `OFFSET`, which here is `counted::OTHER`.
     ///
     /// ```text
     /// count_in(at, s'):
@@ -238,7 +238,7 @@ operations! {
     count_in: fn(counted: Counted) -> bool = trusted!(|counted| slot::count_in::<{ counted::OTHER as i32 }>(counted)),
 
     /// Draws from a cell what is in this thread's slot. The machine's operation has an `OFFSET`, for callers whose
-    /// pointer lies that far before the cell; here it is [`rows::OFFSET`].
+    /// pointer lies that far before the cell; here it is `rows::OFFSET`.
     ///
     /// ```text
     /// draw(cell, amount):                        |amount| < DRAWN, stock + room ≤ WIDEST

@@ -2,9 +2,9 @@
 //!
 //! With concurrency ids (Linux 6.3), a *slot* is the running thread's id (mm_cid). At any moment each running thread of
 //! the process has a different one. They are dense, so a process with two threads on 256 CPUs uses two slots.
-//! [`restartable`] says how sections begin again when the kernel aborts them.
+//! `restartable` says how sections begin again when the kernel aborts them.
 //!
-//! Without concurrency ids, the process is in *fallback mode*: each thread owns a slot ([`fallback`]), and the same
+//! Without concurrency ids, the process is in *fallback mode*: each thread owns a slot (`fallback`), and the same
 //! code works on it, without signals. A thread whose registration failed has no slot: each operation says "not here",
 //! and the caller takes its locked path.
 

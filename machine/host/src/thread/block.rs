@@ -37,7 +37,7 @@ pub fn block() -> &'static Block {
 
 /// The thread's id: even, not zero, and unique among the living threads of the process. The forking thread keeps it in
 /// the child. A later thread may get the id of one that died or vanished in a fork, whose actions happened before.
-/// Costs one load, which a compiler may hoist out of a loop; needs no [`enter`].
+/// Costs one load, which a compiler may hoist out of a loop; needs no `enter`.
 ///
 /// It is the thread pointer. The C library reuses a thread's memory only after the kernel has ended the thread.
 #[inline(always)]

@@ -123,7 +123,10 @@ enum Part {
     NotNow,
 }
 
-/// Applies the setting, and makes this process's page if it is due at the start. Fails with the reason.
+/// Applies the setting, and makes this process's page if it is due at the start.
+///
+/// # Errors
+/// The reason, in words.
 pub fn begin() -> Result<(), &'static str> {
     if !enter() {
         return Ok(());

@@ -285,6 +285,9 @@ pub struct Snapshot<'a> {
 
 impl<'a> Page<'a> {
     /// The page in these bytes.
+    ///
+    /// # Errors
+    /// They are no page, a part of one, or one of another version.
     pub fn of(bytes: &'a [u8]) -> Result<Self, Unreadable> {
         if !bytes.starts_with(&MARK) {
             return Err(Unreadable::Foreign);
@@ -343,6 +346,9 @@ impl<'a> Page<'a> {
     }
 
     /// The latest report.
+    ///
+    /// # Errors
+    /// There is no report yet, or it is damaged.
     pub fn snapshot(self) -> Result<Snapshot<'a>, Unreadable> {
         let copy = match self.read(offset_of!(Header, current)) {
             NONE => return Err(Unreadable::Empty),
