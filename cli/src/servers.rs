@@ -71,7 +71,7 @@ fn text(servers: &Servers, analysis: &Analysis) -> String {
         "{TITLE}\n{}{}{sheets}{}\n{}\n{}",
         table::conditions(analysis),
         lines(&about(servers)),
-        tables::LEGEND,
+        if sheets.is_empty() { "" } else { tables::LEGEND },
         lines(&shown(analysis)),
         table::notes(analysis),
     )
@@ -90,6 +90,8 @@ fn sheets(analysis: &Analysis) -> Vec<Sheet> {
     (0..analysis.rows.len()).map(|row| tables::of_server(analysis, row)).chain(tables::of_all(analysis)).collect()
 }
 
+/// Nothing, if not one block is whole.
 fn shown(analysis: &Analysis) -> Vec<String> {
-    (0..analysis.rows.len()).flat_map(|row| tables::shown(analysis, row)).collect()
+    let rows = if analysis.measured.blocks == 0 { 0 } else { analysis.rows.len() };
+    (0..rows).flat_map(|row| tables::shown(analysis, row)).collect()
 }

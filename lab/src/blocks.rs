@@ -579,28 +579,6 @@ mod tests {
     }
 
     #[test]
-    fn program_that_hands_its_arm_on_has_to_succeed_and_says_why_not() {
-        let of = |name: &str, script: &str| {
-            let program = Program::new("/bin/sh", ["sh", "-c", script]);
-            let read = |_: &Run, _: &str| Some(vec![1.0]);
-            Subject { read, metrics: vec![metric::WALL], hands_on: true, ..Subject::of_program(name, program) }
-        };
-        let aside = "[ -z \"${LD_PRELOAD:-}${COMMENSAL_CONF:-}\" ] && [ \"${LAB_CONF:-none}\" != keep:1 ] || { env >&2; exit 3; }";
-        let subjects = vec![of("broken", "echo out of luck >&2; exit 2"), of("aside", aside)];
-        let arms = [Arm::glibc(), Arm { settings: Some("keep:1".to_owned()), name: "kept".to_owned(), ..Arm::glibc() }];
-        let plan = Plan::of(Length::Blocks(1), 1);
-        let rows = measure(subjects, &arms, plan, &Interrupt::never().unwrap()).unwrap().rows;
-        let broken = &rows[0].findings[0];
-        assert!(
-            broken.is_fault && broken.what.contains("exit status 2") && broken.detail == "out of luck",
-            "{broken:?}"
-        );
-        // The second one fails where it finds the settings that were put aside for it, and nowhere else.
-        let [ref aside] = rows[1].findings[..] else { panic!("{:?}", rows[1].findings) };
-        assert_eq!((aside.arm.as_str(), rows[1].values(0, 0)), ("kept", Some(vec![1.0])));
-    }
-
-    #[test]
     fn run_has_a_figure_for_each_metric() {
         let script = Program::new("/bin/true", ["true"]);
         let subject = Subject { read: |_, _| Some(vec![1.0, 2.0]), ..Subject::of_program("", script) };
