@@ -25,7 +25,7 @@ pub fn servers(request: &Lab) -> Result<ExitCode, Failure> {
     places::check(request.json.as_deref(), request.report.as_deref())?;
     let interrupt = interrupt()?;
     let (arms, told) = arms::chosen(&request.with, &request.arm)?;
-    told.iter().chain(&machine::preflight()).for_each(|line| eprintln!("commensal: {line}"));
+    told.iter().chain(&machine::preflight()).for_each(places::tell);
     let all: Vec<String> = names().map(str::to_owned).collect();
     let chosen = if request.servers.is_empty() { &all } else { &request.servers };
     let lengths = if request.quick { Lengths::QUICK } else { Lengths::USUAL };
@@ -59,7 +59,7 @@ fn show(request: &Lab, servers: &Servers, analysis: &Analysis) -> Result<(), Fai
         let about = [about(servers), shown(analysis)].concat();
         let chapter = Chapter { title: TITLE.to_owned(), about, sheets: Vec::new(), pictures: &[], sections, object };
         report::write(directory, &[chapter]).map_err(Failure::of)?;
-        eprintln!("commensal: wrote the report to {}", directory.join("index.html").display());
+        places::tell(format_args!("wrote the report to {}", directory.join("index.html").display()));
     }
     Ok(())
 }
