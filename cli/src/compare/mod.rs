@@ -170,8 +170,9 @@ fn compared(request: &Compare) -> Result<Outcome, Failure> {
         true => suite::programs(scratch.path()).map_err(Failure::of)?,
         false => Programs::default(),
     };
-    if request.require_programs && !programs.missing.is_empty() {
-        places::tell(format_args!("--require-programs: {}", listed(&programs.missing)));
+    let absent = || programs.missing.iter().filter(|missing| missing.is_absent());
+    if request.require_programs && absent().next().is_some() {
+        places::tell(format_args!("--require-programs: {}", listed(absent())));
         return Ok(Outcome::Fault);
     }
     let (counters, not_counted) = counters::usable();
@@ -203,9 +204,9 @@ fn compared(request: &Compare) -> Result<Outcome, Failure> {
     })
 }
 
-/// The missing programs and their packages, as one line.
-fn listed(missing: &[Missing]) -> String {
-    missing.iter().map(Missing::to_string).collect::<Vec<_>>().join("; ")
+/// Missing programs and their packages, as one line.
+fn listed<'a>(missing: impl Iterator<Item = &'a Missing>) -> String {
+    missing.map(Missing::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// The program, or the kernels of the suite.

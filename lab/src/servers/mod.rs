@@ -220,7 +220,7 @@ impl Servers {
         let progress = Progress::new();
         for (at, served) in chosen.iter().enumerate() {
             progress.part(at as f64 / chosen.len() as f64, &format!("preparing {}", served.name));
-            match served.file() {
+            match served.file().and_then(|file| suite::fit(served.name, file)) {
                 Ok(file) => {
                     let folder = folder.join(served.name);
                     served.prepare(&folder, &mut starter).with_context(|| format!("cannot prepare {}", served.name))?;

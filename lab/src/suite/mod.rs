@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use object::read::ReadCache;
+use object::{Object, ObjectSymbol};
 use programs::KERNELS;
 use serde::Serialize;
 
@@ -65,7 +67,7 @@ pub struct Programs {
     pub subjects: Vec<Subject>,
     /// Their names, and the first line of what each says about its version.
     pub versions: Vec<Version>,
-    /// Those that are not.
+    /// Those that cannot be measured.
     pub missing: Vec<Missing>,
 }
 
@@ -78,12 +80,12 @@ pub struct Version {
     pub version: String,
 }
 
-/// A program that cannot be run.
+/// A program that cannot be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
     /// Its name.
     pub name: &'static str,
-    /// The commands that are not there.
+    /// The commands that are not there; none if no other malloc can take the place of the program's own.
     pub commands: Vec<&'static str>,
     /// The Debian packages that bring them; none if it is an example of this project.
     pub packages: Vec<&'static str>,
@@ -91,11 +93,25 @@ pub struct Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_absent() {
+            return write!(
+                out,
+                "{}: it calls jemalloc by its own names, so no other malloc can take its place",
+                self.name
+            );
+        }
         write!(out, "{}: {} not in PATH; ", self.name, self.commands.join(" and "))?;
         match &self.packages[..] {
             [] => out.write_str("in a copy of the project, run cargo install --path examples/server"),
             packages => write!(out, "install Debian's {}", packages.join(" ")),
         }
+    }
+}
+
+impl Missing {
+    /// Whether it could be installed.
+    pub fn is_absent(&self) -> bool {
+        !self.commands.is_empty()
     }
 }
 
@@ -110,14 +126,15 @@ pub fn programs_named(folder: &Path, names: &[&str]) -> Result<Programs> {
     for real in REAL.iter().chain([&MAKE]).filter(|real| names.contains(&real.name)) {
         let absent = real.needs.iter().filter(|(command, _)| find(command).is_none());
         let (commands, packages): (Vec<_>, Vec<_>) = absent.copied().unzip();
-        match find(real.needs[0].0).filter(|_| commands.is_empty()) {
-            Some(file) => {
+        let file = find(real.needs[0].0).filter(|_| commands.is_empty());
+        match file.ok_or(Missing { name: real.name, commands, packages }).and_then(|file| fit(real.name, file)) {
+            Ok(file) => {
                 let folder = folder.join(real.name);
                 fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
                 programs.subjects.push(real.prepare(&file, folder)?);
                 programs.versions.push(Version { name: real.name, version: version_of(&file, real.version) });
             }
-            None => programs.missing.push(Missing { name: real.name, commands, packages }),
+            Err(missing) => programs.missing.push(missing),
         }
     }
     Ok(programs)
@@ -135,6 +152,21 @@ pub fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
         |file: &PathBuf| fs::metadata(file).is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0);
     let all: Vec<PathBuf> = std::env::split_paths(path).map(|folder| folder.join(name)).filter(is_executable).collect();
     all.iter().find(|file| is_elf(file)).or(all.first()).cloned()
+}
+
+/// The file, unless it takes blocks by jemalloc's own names and so would pass foreign ones to another malloc's `free`.
+pub fn fit(name: &'static str, file: PathBuf) -> Result<PathBuf, Missing> {
+    match imports(&file, "mallocx") {
+        true => Err(Missing { name, commands: Vec::new(), packages: Vec::new() }),
+        false => Ok(file),
+    }
+}
+
+/// Whether an ELF file gets a function of this name from a library.
+fn imports(file: &Path, name: &str) -> bool {
+    let Ok(file) = File::open(file).map(ReadCache::new) else { return false };
+    let is_it = |symbol: object::Symbol<'_, '_, _>| symbol.is_undefined() && symbol.name() == Ok(name);
+    object::File::parse(&file).is_ok_and(|elf| elf.dynamic_symbols().any(is_it))
 }
 
 fn is_elf(file: &Path) -> bool {
@@ -197,6 +229,28 @@ mod tests {
         assert!(programs.versions.iter().all(|of| !of.version.is_empty()), "{:?}", programs.versions);
         let missing = Missing { name: "gcc", commands: vec!["gcc", "g++"], packages: vec!["gcc", "g++"] };
         assert_eq!(missing.to_string(), "gcc: gcc and g++ not in PATH; install Debian's gcc g++");
+    }
+
+    /// Planted bug that was seen here: any symbol of that name, not only one from a library.
+    #[test]
+    fn program_that_calls_jemalloc_by_name_is_not_measured() {
+        let place = tempfile::tempdir().unwrap();
+        let compiled = |name: &str, text: &str| {
+            let (source, file) = (place.path().join(format!("{name}.c")), place.path().join(name));
+            fs::write(&source, text).unwrap();
+            let done = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&file).arg(source).status().unwrap();
+            assert!(done.success());
+            file
+        };
+        let caller = compiled("caller", "void *mallocx(unsigned long, int); void *f(void) { return mallocx(1, 0); }");
+        let missing = fit("redis", caller).unwrap_err();
+        assert!(!missing.is_absent() && missing.to_string().contains("calls jemalloc by its own names"), "{missing}");
+        for text in ["void *malloc(unsigned long); void *f(void) { return malloc(1); }", "void mallocx(void) {}"] {
+            let file = compiled("other", text);
+            assert_eq!(fit("redis", file.clone()), Ok(file));
+        }
+        let script = place.path().join("caller.c");
+        assert_eq!(fit("redis", script.clone()), Ok(script), "a script calls nothing");
     }
 
     #[test]
