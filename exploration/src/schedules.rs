@@ -5,8 +5,11 @@
 //!
 //! The bugs that these bodies must find are in the list of mutants.
 
+use crate::blocks::Block;
+use crate::caches::{create, destroy};
 use crate::counters::Notes;
 use commensal_runtime::counter::CounterSet;
+use commensal_runtime::heap;
 use commensal_runtime::percpu::Area;
 use machine::simulation::{Job, Place, Settings, exhaust, run};
 use machine::sync::Lock;
@@ -44,6 +47,7 @@ pub const SMALL: &[Small] = &[
     small("every handler", 2, "one adds within a limit while another one must not wait, as a handler", handled),
     small("every rise", 2, "one reads while another one gets stock", risen),
     small("every closing", 2, "one reads while another one closes all cells", closed),
+    small("every walk", 1, "one reads the report while a cache ends, and so its span leaves it", walked),
 ];
 
 pub fn find(name: &str) -> Option<&'static Small> {
@@ -262,4 +266,21 @@ fn closed() -> Result<(), String> {
     };
     beside([&refused, &read]);
     counter.settle()
+}
+
+/// The report goes over all spans without a lock: a span that it saw in a cache may be in none a moment later.
+fn walked() -> Result<(), String> {
+    let held = Cell::new(None);
+    let get = || {
+        let cache = create(5000).expect("there is memory");
+        held.set(Some((Block::of(cache).expect("there is memory"), cache)));
+    };
+    beside([&get]);
+    let give_back = || {
+        let (block, cache) = held.take().expect("it was got");
+        block.free_to(cache);
+        destroy(cache);
+    };
+    beside([&|| _ = heap::report::process(), &give_back]);
+    Ok(())
 }

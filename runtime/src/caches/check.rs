@@ -45,7 +45,7 @@ impl Heap {
         self.cpu.check_shares(slots);
         found.magazines += self.cpu.depot.spare().check_valid() as u64;
         let mut spans = 0;
-        self.page_heap().for_each_span(|_| spans += 1);
+        self.page_heap().for_each_span(|_, _| spans += 1);
         assert_eq!(found.spans, spans, "spans in shards' rings, and spans that a cache has");
         assert_eq!(found.magazines, self.cpu.depot.magazines().get(), "magazines found, and magazines made");
         found

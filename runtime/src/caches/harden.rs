@@ -340,8 +340,7 @@ impl Heap {
         if !self.is_hardened() {
             return;
         }
-        self.page_heap().for_each_span(|span| {
-            let number = span.cache();
+        self.page_heap().for_each_span(|span, number| {
             let cache = self.central().cache(number);
             if !ObjectCache::of(cache).is_some_and(ObjectCache::is_hardened) {
                 return;

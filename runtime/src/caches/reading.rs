@@ -131,7 +131,9 @@ impl Heap {
     /// Shows a part of the heap's spans, with their caches' indices. Returns where to go on (`from`: not now), or none.
     pub(crate) fn read_spans(&self, from: u64, mut show: impl FnMut(usize, Spans)) -> Option<u64> {
         // As the only drainer, so that no segment is released.
-        let walk = || self.page_heap().walk_spans(from, GRANULES_AT_ONCE, |span| show_span(span, &mut show));
+        let walk = || {
+            self.page_heap().walk_spans(from, GRANULES_AT_ONCE, |span, number| show(index_of(number), Spans::of(span)))
+        };
         self.cpu.try_as_only_drainer(walk).unwrap_or(Some(from))
     }
 
@@ -150,7 +152,7 @@ impl Heap {
 
     /// Shows all spans at once, without a lock.
     pub(crate) fn read_all_spans(&self, mut show: impl FnMut(usize, Spans)) {
-        self.page_heap().for_each_span(|span| show_span(span, &mut show));
+        self.page_heap().for_each_span(|span, number| show(index_of(number), Spans::of(span)));
     }
 
     /// Shows `many` caches from an index on, but for those that end meanwhile. Returns where to go on, or none.
@@ -219,12 +221,6 @@ impl Heap {
         let counted = self.central().counted(cache);
         let found = read(Known { name, object_bytes, counted, peak, limit, batch }, shape);
         state.is_none_or(|state| state.label().is_still(turn)).then_some(found)
-    }
-}
-
-fn show_span(span: &Span, show: &mut impl FnMut(usize, Spans)) {
-    if span.cache() != 0 {
-        show(index_of(span.cache()), Spans::of(span));
     }
 }
 

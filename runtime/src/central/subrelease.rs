@@ -23,14 +23,15 @@ impl Central {
     /// caches whose free objects are constructed, destroyed or looked at, and memory that may be huge pages. The caller
     /// ensures that meanwhile no cache ends and no segment is released.
     pub fn subrelease(&self, from: u64, now: u32, idle: u32, done: &mut Subreleased) -> Option<u64> {
-        self.page_heap.walk_spans(from, GRANULES_AT_ONCE, |span| self.subrelease_span(span, now, idle, done))
+        let each = |span, number| self.subrelease_span(span, number, now, idle, done);
+        self.page_heap.walk_spans(from, GRANULES_AT_ONCE, each)
     }
 
-    fn subrelease_span(&self, span: &'static Span, now: u32, idle: u32, done: &mut Subreleased) {
+    fn subrelease_span(&self, span: &'static Span, number: u32, now: u32, idle: u32, done: &mut Subreleased) {
         // Checked without the lock, and again with it.
         let is_worth_it = || !span.is_subreleased() && span.available().saturating_mul(span.object_bytes()) >= PAGE;
-        let (owner, number) = (span.owner(), span.cache());
-        if number == 0 || owner == NOBODY || !is_worth_it() {
+        let owner = span.owner();
+        if owner == NOBODY || !is_worth_it() {
             return;
         }
         let cache = self.cache(number);

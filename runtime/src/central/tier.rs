@@ -198,9 +198,9 @@ impl Central {
     #[cold]
     fn repair(&self, held: &Held) {
         held.ring().forget();
-        self.page_heap.for_each_span(|span| {
+        self.page_heap.for_each_span(|span, number| {
             // The lock that we hold guards spans of this cache that this slot owns.
-            if span.cache() == held.cache().number() && span.owner() == held.slot {
+            if number == held.cache().number() && span.owner() == held.slot {
                 span.recount();
                 // SAFETY: as above.
                 unsafe { self.page_heap.enter_class(span, held.cache().class_word()) };

@@ -270,7 +270,7 @@ impl PageHeap {
 
     /// Shows the spans of caches among `granules` granules from `from` on: 0, or the result of the last call. None:
     /// there are no more. Each span is as it is at some moment. No segment may be released meanwhile.
-    pub fn walk_spans(&self, from: u64, granules: usize, show: impl FnMut(&'static Span)) -> Option<u64> {
+    pub fn walk_spans(&self, from: u64, granules: usize, show: impl FnMut(&'static Span, u32)) -> Option<u64> {
         let (number, granule) = ((from >> 32).max(1), from as u32 as usize);
         // Under the lock, because blocks become segments. A segment stays one until it is released.
         let granules_of = self.locked(here!(), |state| {
@@ -279,19 +279,19 @@ impl PageHeap {
         });
         let Some(all) = granules_of else { return Some(from) };
         let (all, end) = (all?, granule + granules);
-        all.iter().take(end).skip(granule).filter(|span| span.begins_in_cache()).for_each(show);
+        show_spans(all.iter().take(end).skip(granule), show);
         Some(if end < all.len() { number << 32 | end as u64 } else { (number + 1) << 32 })
     }
 
     /// Shows every span of a cache, each as it is at some moment: exact only at rest.
-    pub fn for_each_span(&self, mut show: impl FnMut(&'static Span)) {
+    pub fn for_each_span(&self, mut show: impl FnMut(&'static Span, u32)) {
         // Acquire pairs with the release in `new_segment`.
         let count = self.segment_count.load(Ordering::Acquire) as usize;
         let table = self.segments.load(Ordering::Relaxed);
         for number in 1..=count {
             // SAFETY: the table only grows, and descriptions are never freed.
             let segment = unsafe { &*(*table.add(number)).load(Ordering::Relaxed) };
-            segment.granules().iter().filter(|span| span.begins_in_cache()).for_each(&mut show);
+            show_spans(segment.granules().iter(), &mut show);
         }
     }
 
@@ -447,4 +447,9 @@ impl PageHeap {
             run = next;
         }
     }
+}
+
+/// Shows spans with their caches. A cache's number is read once, because others may take the span out meanwhile.
+fn show_spans(granules: impl Iterator<Item = &'static Span>, mut show: impl FnMut(&'static Span, u32)) {
+    granules.for_each(|span| span.begins_in_cache().into_iter().for_each(|number| show(span, number)));
 }

@@ -96,9 +96,9 @@ impl Span {
         self.cache.load(Acquire)
     }
 
-    /// Whether a span of a cache begins at the granule.
-    pub fn begins_in_cache(&self) -> bool {
-        self.granules() > 0 && self.cache() > 0
+    /// The cache of which a span begins at the granule. Without its lock, it may be another one or none at the next look.
+    pub fn begins_in_cache(&self) -> Option<u32> {
+        Some(self.cache()).filter(|&number| number > 0 && self.granules() > 0)
     }
 
     pub fn leave_cache(&self) {

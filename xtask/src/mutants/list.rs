@@ -320,4 +320,8 @@ mutants! {
         "upkeep: a deserted slot's depot is emptied without the drain lock" by "upkeep"
         - "self.as_only_drainer(here!(), || self.reclaim_part(part, slot, (now, idle), &mut done))?;"
         + "self.reclaim_part(part, slot, (now, idle), &mut done);"
+    in "runtime/src/page_heap/runs.rs":
+        "who reads the report looks twice at the cache of a span" by "every walk"
+        - "for_each(|number| show(span, number))"
+        + "for_each(|_| show(span, span.cache()))"
 }

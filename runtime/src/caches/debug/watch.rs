@@ -132,7 +132,7 @@ impl ObjectCache {
     /// Reports all objects that show damage.
     fn check_all(&self, debug: &Debug) {
         let number = self.cache().number();
-        heap().page_heap().for_each_span(|span| {
+        heap().page_heap().for_each_span(|span, _| {
             // Threads may still change objects, so look at damage twice. An object without a record may be under
             // construction, perhaps by a thread that vanished in a fork. SAFETY: descriptions of spans are never freed.
             unsafe {
