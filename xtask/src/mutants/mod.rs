@@ -188,8 +188,12 @@ impl Copy {
 
     /// How a protocol found something, in one line; none if it did not.
     fn find(&self, protocol: &str) -> Option<String> {
-        let explored = self.explore(protocol, SECONDS).ok().filter(|output| output.status.code() == Some(1))?;
+        let explored = self.explore(protocol, SECONDS).ok().filter(|output| !output.status.success())?;
         let text = text(&explored);
+        // A small body runs in the command itself, which a panic ends.
+        if explored.status.code() != Some(1) {
+            return text.lines().find(|line| line.contains("panicked at ")).map(str::to_owned);
+        }
         let mut lines = text.lines();
         let what = lines.next()?.to_owned();
         // What a process that died said comes next.
