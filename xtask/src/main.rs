@@ -190,7 +190,7 @@ enum Task {
     },
     /// Measure servers and programs under the package in fresh systems of Debian, and show docs/proof as a page and a picture
     Proof {
-        /// Measure in this suite, for some 35 minutes on an idle machine; needs root and debootstrap
+        /// Measure in this suite, for some 28 minutes on an idle machine; needs root and debootstrap
         #[arg(long = "suite", value_name = "SUITE")]
         suites: Vec<String>,
         /// Blocks of servers; programs get four times as many

@@ -96,7 +96,7 @@ impl Span {
         self.cache.load(Acquire)
     }
 
-    /// The cache of which a span begins at the granule. Without its lock, it may be another one or none at the next look.
+    /// The cache of which a span begins at the granule. Without its lock, a next look may find another one, or none.
     pub fn begins_in_cache(&self) -> Option<u32> {
         Some(self.cache()).filter(|&number| number > 0 && self.granules() > 0)
     }

@@ -13,7 +13,7 @@ const OPENING: &str = "\
 <!-- Made of docs/proof by `cargo xtask proof --bless`, which overwrites changes. -->
 
 Commensal was measured as users get it: its Debian package, in fresh systems of Debian, with the servers, programs and
-allocators of that Debian. The following command repeats all that in some 70 minutes. It needs root, debootstrap, and a
+allocators of that Debian. The following command repeats all that in some 55 minutes. It needs root, debootstrap, and a
 machine that is otherwise idle:
 
 ```sh
@@ -21,8 +21,9 @@ cargo xtask proof --suite bookworm --suite sid
 ```
 
 Figures are ratios to glibc's: less than 1 is better. The brackets have the 95 % interval. Of each server and program the
-least ratio is bold, if it is not above 1. glibc's own rows have its figures themselves. [Compare](how/compare.md) and
-[Measurement](design/measurement.md) say how programs and servers are measured.
+least ratio is bold, if it is not above 1. glibc's own rows have its figures themselves. [Measure a
+server](how/measure-a-server.md), [Compare](how/compare.md) and [Measurement](design/measurement.md) say how all this is
+measured.
 ";
 /// The rows in which ours is worst, for each metric.
 const WORST: usize = 3;
