@@ -1,7 +1,8 @@
 //! Small bodies: two or three threads that do an operation or two each, of which every schedule within a bound is tried.
 //!
-//! Threads stay on their CPUs, and stores become visible at once. Exploring by chance covers the rest. A thread notes between two steps what it begins and what is complete, so the notes are exact: a reading has all additions that were
-//! complete when it began, and none that begin after its end. Who is refused had no room at some moment.
+//! Threads stay on their CPUs, and stores become visible at once. Exploring by chance covers the rest. Between two
+//! steps, a thread notes what it begins and what is complete, so the notes are exact. A reading has all additions that
+//! were complete when it began, and none that begin after its end. Who is refused had no room at some moment.
 //!
 //! The bugs that these bodies must find are in the list of mutants.
 

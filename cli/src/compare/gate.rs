@@ -1,6 +1,6 @@
 //! `--fail-if`: limits for continuous integration. An arm exceeds one if it has more than the baseline by more than a
-//! share. The whole interval of the ratio must lie above the limit. And a test of the ratios against the limit must say
-//! that this is no chance, corrected for the number of arms.
+//! share. The whole interval of the ratio must lie above the limit, and a test of the ratios, corrected for the number of
+//! arms, must say that this is no chance.
 
 use lab::analysis::Analysis;
 use lab::metric::{CPU, FAULTS, Metric, PEAK, WALL};
@@ -60,7 +60,7 @@ pub fn check(limits: &[Limit], metrics: &[Metric], arms: usize, blocks: Option<u
     }
 }
 
-/// Says of each limit and arm whether it is exceeded. Whether one is, and the same for programs.
+/// Says of each limit and arm whether the arm exceeds it. Returns whether one does, and the same for programs.
 pub fn judge(limits: &[Limit], groups: &[Analysis]) -> Result<(bool, Vec<Value>), Failure> {
     let (mut is_exceeded, mut all) = (false, Vec::new());
     for analysis in groups {
