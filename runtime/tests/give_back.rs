@@ -6,6 +6,7 @@
 
 mod common;
 
+use commensal_runtime::central::size_class::{self, SMALL};
 use commensal_runtime::heap::{self, check, report};
 use commensal_runtime::machine::slot;
 use common::child::{self, with_settings};
@@ -30,6 +31,31 @@ fn leftovers(use_memory: impl FnOnce()) -> (usize, usize) {
     let trimmed = resident().saturating_sub(before);
     println!("left after free {} KiB, after trim {} KiB", freed >> 10, trimmed >> 10);
     (freed, trimmed)
+}
+
+/// Planted bug that was seen here: first spans as long as the others.
+#[test]
+fn few_objects_of_many_sizes_lie_in_short_spans() {
+    in_child("stats:off", || {
+        let of = |class: usize, blocks: usize| (0..blocks).map(move |_| heap::allocate(size_class::size(class)));
+        let large: Vec<usize> = (1..SMALL).filter(|&class| size_class::size(class) > 4096).collect();
+        let mut blocks: Vec<*mut u8> = large.iter().flat_map(|&class| of(class, 1)).collect();
+        let span_bytes = || {
+            let mut all = Vec::new();
+            report::for_each_class(|class| all.extend((class.object_bytes > 4096).then_some(class.span_bytes)));
+            assert_eq!(all.len(), large.len());
+            all
+        };
+        let short = span_bytes();
+        assert!(short.iter().all(|&bytes| bytes == 64 << 10), "{short:?}");
+        blocks.extend(large.iter().flat_map(|&class| of(class, 20)));
+        let long = span_bytes();
+        assert!(long.iter().all(|&bytes| bytes >= 256 << 10), "{long:?}");
+        assert!(blocks.iter().all(|block| !block.is_null()));
+        // SAFETY: allocated above.
+        blocks.into_iter().for_each(|block| unsafe { heap::free(block) });
+        check::check_valid(|_| {});
+    });
 }
 
 #[test]

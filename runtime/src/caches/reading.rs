@@ -184,31 +184,30 @@ impl Heap {
     }
 
     fn reading(&self, cache: CacheRef) -> Option<Reading> {
-        self.steadily(cache, |known, shape| Reading { known, parts: parts(cache), spans: self.spans(cache, shape) })
+        self.steadily(cache, |known| Reading { known, parts: parts(cache), spans: self.spans(cache) })
     }
 
-    fn spans(&self, cache: CacheRef, shape: Shape) -> Spans {
+    fn spans(&self, cache: CacheRef) -> Spans {
         let mut spans = Spans::default();
         for slot in cache.slots() {
             // Skip a held shard: its holder is changing the counts.
             let Some(held) = self.central().try_lock(cache, slot) else { continue };
             held.ring().iter().for_each(|span| spans += Spans::of(span));
         }
-        let waiting = cache.state().map_or(0, |state| self.central().count_waiting(state)) as u64;
-        let bytes = shape.granules() as u64 * GRANULE as u64;
-        let objects = bytes / shape.object_bytes().max(1) as u64;
-        spans += Spans { spans: waiting, active: 0, bytes: waiting * bytes, objects: waiting * objects };
+        if let Some(state) = cache.state() {
+            self.central().for_each_waiting(state, |span| spans += Spans::of(span));
+        }
         spans
     }
 
     // ---- one cache ----
 
     fn known(&self, cache: CacheRef) -> Option<Known> {
-        self.steadily(cache, |known, _| known)
+        self.steadily(cache, |known| known)
     }
 
     /// Reads a cache, with its properties and shape. None: no cache at the id, or it changed; see `central::label`.
-    fn steadily<R>(&self, cache: CacheRef, read: impl FnOnce(Known, Shape) -> R) -> Option<R> {
+    fn steadily<R>(&self, cache: CacheRef, read: impl FnOnce(Known) -> R) -> Option<R> {
         let state = cache.state();
         let turn = if let Some(state) = state { state.label().turn()? } else { 0 };
         // Read once, because destroying the cache clears its shape.
@@ -219,7 +218,7 @@ impl Heap {
         };
         let (object_bytes, limit, batch) = (shape.object_bytes(), shape.limit(), shape.most());
         let counted = self.central().counted(cache);
-        let found = read(Known { name, object_bytes, counted, peak, limit, batch }, shape);
+        let found = read(Known { name, object_bytes, counted, peak, limit, batch });
         state.is_none_or(|state| state.label().is_still(turn)).then_some(found)
     }
 }

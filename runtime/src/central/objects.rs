@@ -66,7 +66,8 @@ impl Central {
     /// A new span of the cache for a slot's shard, in no ring yet. None: no memory.
     pub fn new_span(&self, cache: CacheRef, slot: u32) -> Option<&'static Span> {
         let shape = cache.shape();
-        let span = match shape.granules() {
+        let is_first = cache.ring(slot).seems_empty();
+        let span = match if is_first { shape.first_granules() } else { shape.granules() } {
             1 => self.page_heap.page_list(slot).take(&self.page_heap),
             granules => self.page_heap.allocate_span(granules),
         }?;

@@ -99,6 +99,12 @@ impl Shape {
         self.byte(48) as u8
     }
 
+    /// Granules of a shard's first span: room for two objects. Most programs use few objects of each large size, and a
+    /// long span for them would take the free run where a large block was, whose pages are dirty.
+    pub fn first_granules(self) -> u8 {
+        self.granules().min((2 * self.object_bytes()).div_ceil(GRANULE) as u8)
+    }
+
     const fn byte(self, shift: u32) -> usize {
         (self.0 >> shift) as u8 as usize
     }
@@ -155,8 +161,10 @@ mod tests {
             let budget = if bytes > 1 << 10 { MAGAZINE_BUDGET_ABOVE_1_KIB } else { MAGAZINE_BUDGET };
             assert!(most == 2 || most * bytes <= budget, "{bytes} bytes");
             assert!((1..=8).contains(&cold) && cold <= most, "{bytes} bytes");
-            let span = shape.granules() as usize * crate::page_heap::GRANULE;
+            let [span, first] = [shape.granules(), shape.first_granules()].map(|granules| granules as usize * GRANULE);
             assert!((span % bytes) * 8 <= span, "{bytes} bytes");
+            assert!(first <= span && first / bytes >= 2, "{bytes} bytes");
+            assert_eq!(Shape::of_middle(bytes).first_granules(), Shape::of_middle(bytes).granules(), "{bytes} bytes");
         }
     }
 }

@@ -52,10 +52,11 @@ impl Central {
         Some(span)
     }
 
-    pub fn count_waiting(&self, state: &CacheState) -> usize {
-        let count = |lists: &Waiting| lists.spans().count();
+    pub fn for_each_waiting(&self, state: &CacheState, see: impl FnMut(&'static Span)) {
         let waiting = &state.waiting;
-        if waiting.is_empty() { 0 } else { waiting.locked(self.page_heap.locks(), here!(), count).unwrap_or(0) }
+        if !waiting.is_empty() {
+            waiting.locked(self.page_heap.locks(), here!(), |lists| lists.spans().for_each(see));
+        }
     }
 
     /// Lists the cache among those whose spans may wait.
