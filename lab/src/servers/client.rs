@@ -15,11 +15,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::drive::Driver;
+use super::driver::{CONNECTIONS, Driver, Took};
 use super::load::Load;
 
-/// Connections to a server.
-pub const CONNECTIONS: usize = 16;
 /// A server that sends nothing for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 const BUFFER_BYTES: usize = 1 << 16;
@@ -50,23 +48,6 @@ enum Kind {
     Fill,
     /// The load.
     Load,
-}
-
-/// What a loop took.
-pub struct Took {
-    /// From the first request to the last answer.
-    pub wall: Duration,
-    /// By request: the time from when it should have been sent to its answer.
-    pub latencies: Vec<Duration>,
-}
-
-impl Took {
-    /// The latency that this part of the requests does not exceed.
-    pub fn quantile(&mut self, part: f64) -> Option<Duration> {
-        let rank = ((self.latencies.len() as f64 * part).ceil() as usize).saturating_sub(1);
-        let has_one = rank < self.latencies.len();
-        has_one.then(|| *self.latencies.select_nth_unstable(rank).1)
-    }
 }
 
 /// Connections to a server, and what is asked of it.

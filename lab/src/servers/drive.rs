@@ -8,32 +8,33 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::client::{Address, Client, Took};
+use super::client::{Address, Client};
+use super::driver::Driver;
 use super::pgbench::Pgbench;
 use super::process::Server;
-use super::{Asked, LATENCIES, Place, Served};
+use super::served::{Asked, Place, Served};
+use crate::metric::{FASTER, LESS, Metric};
 
+/// What is read off each run, in its order.
+pub const METRICS: [Metric; 8] = [
+    Metric::new("request_ns", "ns", "time per request", FASTER, 1.0),
+    Metric::new("cpu_ns", "ns", "CPU time per request", LESS, 1.0),
+    Metric::new("p50_ns", "ns", "median latency", FASTER, 1.0),
+    Metric::new("p99_ns", "ns", "99 % latency", FASTER, 1.0),
+    Metric::new("p999_ns", "ns", "99.9 % latency", FASTER, 1.0),
+    Metric::new("loaded_kb", "kB", "memory under load", LESS, 1.0),
+    Metric::new("idle_kb", "kB", "memory when idle", LESS, 1.0),
+    Metric::new("start_s", "s", "start", FASTER, 1e-6),
+];
+/// The parts of all requests that the latencies among the metrics are of.
+const LATENCIES: [f64; 3] = [0.5, 0.99, 0.999];
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_micros(500);
 /// The socket in the folder where the server and this process run: a longer path may not fit into an address.
 const SOCKET: &str = "socket";
 
-/// What sends requests to a server, and checks the answers.
-pub trait Driver {
-    /// Whether the server answers already.
-    fn is_answered(&mut self) -> Result<bool>;
-    /// Fills the server with data.
-    fn fill(&mut self) -> Result<()>;
-    /// Requests in a second of a closed loop that lasts so long.
-    fn rate(&mut self, time: Duration) -> Result<f64>;
-    /// The time that so many requests take in a closed loop.
-    fn closed(&mut self, requests: u64) -> Result<Duration>;
-    /// An open loop with so many requests in a second; behind it, with all connections open, `then`.
-    fn open(&mut self, rate: f64, time: Duration, then: &mut dyn FnMut() -> Result<()>) -> Result<Took>;
-}
-
-/// Runs a server as the words say, and returns the figures: the rate that it reaches, or those of the [metrics](super::METRICS).
+/// Runs a server as the words say, and returns the figures: the rate that it reaches, or those of the [metrics](METRICS).
 ///
 /// The words are `NAME PREPARED VALUES rate SECONDS` or `NAME PREPARED VALUES run REQUESTS RATE SECONDS IDLE`.
 pub fn drive(words: &[&str]) -> Result<Vec<f64>> {
@@ -109,7 +110,7 @@ impl Run {
         Ok(vec![self.driver.rate(time)?])
     }
 
-    /// The figures, in the order of [metrics](super::METRICS).
+    /// The figures, in the order of [metrics](METRICS).
     fn figures(&mut self, requests: u64, rate: f64, time: Duration, idle: Duration) -> Result<Vec<f64>> {
         let before = self.server.cpu()?;
         let wall = self.driver.closed(requests)?;

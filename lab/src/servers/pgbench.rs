@@ -12,9 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Place;
-use super::client::{CONNECTIONS, Took};
-use super::drive::Driver;
+use super::driver::{CONNECTIONS, Driver, Took};
+use super::served::Place;
 
 /// So much longer than the measurement pgbench goes on: until then it is stopped, and its transactions have ended.
 const SETTLING: Duration = Duration::from_millis(500);

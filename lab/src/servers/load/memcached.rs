@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use fastrand::Rng;
 
 use super::{Load, Texts, any_size, check, for_connections, generator};
-use crate::servers::client::CONNECTIONS;
+use crate::servers::driver::CONNECTIONS;
 use crate::servers::protocol::{Memcached as Answer, memcached};
 
 /// The load.

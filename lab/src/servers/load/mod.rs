@@ -12,7 +12,7 @@ pub mod shop;
 use anyhow::{Result, ensure};
 use fastrand::Rng;
 
-use super::client::CONNECTIONS;
+use super::driver::CONNECTIONS;
 use super::protocol::shown;
 
 /// What one kind of server is asked.

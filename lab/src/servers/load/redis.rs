@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use fastrand::Rng;
 
 use super::{Load, Texts, any_size, check, for_connections, generator};
-use crate::servers::client::CONNECTIONS;
+use crate::servers::driver::CONNECTIONS;
 use crate::servers::protocol::{Resp, resp};
 
 /// Of each connection.

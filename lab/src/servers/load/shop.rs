@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use fastrand::Rng;
 
 use super::{Load, Texts, any_size, check, for_connections, generator};
-use crate::servers::client::CONNECTIONS;
+use crate::servers::driver::CONNECTIONS;
 use crate::servers::protocol::{http, shown};
 
 const MOST_ITEMS: usize = 40;

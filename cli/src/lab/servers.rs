@@ -12,7 +12,7 @@ use lab::sheet::Sheet;
 use lab::table;
 
 use crate::failure::Failure;
-use crate::lab::{Lab, interrupt};
+use super::args::{Lab, interrupt};
 use crate::{arms, places};
 
 /// Enough to show a difference of four arms.

@@ -17,7 +17,7 @@ use lab::report::{self, Chapter};
 use lab::table;
 
 use crate::failure::Failure;
-use crate::lab::Lab;
+use super::args::Lab;
 use crate::places;
 
 /// Runs of a probe: quick, and usual.
