@@ -6,7 +6,8 @@ fresh)
     [ "$(id -u)" != 0 ] || user='user root;'
     cat > nginx.conf <<END_OF_CONF
 $user
-worker_processes auto;
+# One, since the kernel spreads a few connections over several workers unevenly, and in each run otherwise.
+worker_processes 1;
 pid $PWD/nginx.pid;
 error_log stderr warn;
 events { worker_connections 512; }
