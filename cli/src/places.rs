@@ -1,9 +1,10 @@
-//! Where results go, checked before minutes of measurement, and where bundled programs are.
+//! Where results go, checked before minutes of measurement, where bundled programs are, and how a measurement is ended.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use lab::process::Interrupt;
 use tempfile::TempDir;
 
 use crate::failure::Failure;
@@ -60,4 +61,9 @@ pub fn scratch(prefix: &str) -> Result<TempDir, Failure> {
 /// This command's executable, which runs bundled programs.
 pub fn own() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::ours(format!("cannot find its own executable ({error})")))
+}
+
+/// Watches for Ctrl-C.
+pub fn interrupt() -> Result<Interrupt, Failure> {
+    Interrupt::register().map_err(|error| Failure::ours(format!("cannot watch for Ctrl-C ({error})")))
 }

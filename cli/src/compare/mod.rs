@@ -154,7 +154,7 @@ pub fn compare(request: &Compare) -> Result<ExitCode, Failure> {
 }
 
 fn compared(request: &Compare) -> Result<Outcome, Failure> {
-    let interrupt = crate::lab::interrupt()?;
+    let interrupt = places::interrupt()?;
     let (arms, told) = match request.commands.is_empty() {
         true => arms::chosen(&request.with, &request.arm)?,
         false => (commands::arms(&request.commands)?, Vec::new()),

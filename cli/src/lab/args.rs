@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lab::experiment::ALL;
-use lab::process::Interrupt;
 
 use crate::arms;
 use crate::failure::Failure;
@@ -106,8 +105,4 @@ impl Lab {
             Err(Failure::usage(format!("lab {} has no option {option}; leave it out", self.name)))
         })
     }
-}
-
-pub fn interrupt() -> Result<Interrupt, Failure> {
-    Interrupt::register().map_err(|error| Failure::ours(format!("cannot watch for Ctrl-C ({error})")))
 }

@@ -16,8 +16,8 @@ use lab::profile::Profile;
 use lab::report::{self, Chapter};
 use lab::table;
 
-use crate::failure::Failure;
 use super::args::Lab;
+use crate::failure::Failure;
 use crate::places;
 
 /// Runs of a probe: quick, and usual.

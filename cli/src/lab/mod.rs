@@ -18,7 +18,7 @@ use lab::{report, table};
 use crate::failure::Failure;
 use crate::{arms, places};
 pub use args::Lab;
-use args::{CALIBRATE, EVERY, FORECAST, LIST, PACK, SERVERS, VALIDATE, interrupt};
+use args::{CALIBRATE, EVERY, FORECAST, LIST, PACK, SERVERS, VALIDATE};
 
 /// Width of the list.
 const COLUMNS: u16 = 110;
@@ -65,7 +65,7 @@ fn experiments(request: &Lab) -> Result<ExitCode, Failure> {
     if !machine.is_simulated() {
         lab::machine::preflight().iter().for_each(places::tell);
     }
-    let interrupt = interrupt()?;
+    let interrupt = places::interrupt()?;
     let seed = request.seed.unwrap_or_else(lab::any_seed);
     let mut outcomes = Vec::new();
     for experiment in chosen {
@@ -98,7 +98,7 @@ fn of_model(request: &Lab) -> Result<ExitCode, Failure> {
         _ => &["--profile", "--json", "--report"],
     };
     request.has_only(options)?;
-    let interrupt = interrupt()?;
+    let interrupt = places::interrupt()?;
     let done = match request.name.as_str() {
         CALIBRATE => forecast::calibrated(request, &interrupt),
         VALIDATE => forecast::validated(request, &interrupt),

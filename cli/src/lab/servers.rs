@@ -11,8 +11,8 @@ use lab::servers::{Lengths, Servers, names, tables};
 use lab::sheet::Sheet;
 use lab::table;
 
+use super::args::Lab;
 use crate::failure::Failure;
-use super::args::{Lab, interrupt};
 use crate::{arms, places};
 
 /// Enough to show a difference of four arms.
@@ -23,7 +23,7 @@ const TITLE: &str = "allocators under real servers";
 /// Compares. Status 1 if a server fails under one allocator only.
 pub fn servers(request: &Lab) -> Result<ExitCode, Failure> {
     places::check(request.json.as_deref(), request.report.as_deref())?;
-    let interrupt = interrupt()?;
+    let interrupt = places::interrupt()?;
     let (arms, told) = arms::chosen(&request.with, &request.arm)?;
     told.iter().chain(&machine::preflight()).for_each(places::tell);
     let all: Vec<String> = names().map(str::to_owned).collect();
