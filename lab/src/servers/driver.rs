@@ -13,11 +13,11 @@ pub trait Driver {
     fn is_answered(&mut self) -> Result<bool>;
     /// Fills the server with data.
     fn fill(&mut self) -> Result<()>;
-    /// Requests in a second of a closed loop that lasts so long.
+    /// Requests per second that a closed loop reaches in this time.
     fn rate(&mut self, time: Duration) -> Result<f64>;
-    /// The time that so many requests take in a closed loop.
+    /// The time of this many requests in a closed loop.
     fn closed(&mut self, requests: u64) -> Result<Duration>;
-    /// An open loop with so many requests in a second; behind it, with all connections open, `then`.
+    /// An open loop at `rate` requests per second. Calls `then` while all connections are still open.
     fn open(&mut self, rate: f64, time: Duration, then: &mut dyn FnMut() -> Result<()>) -> Result<Took>;
 }
 
