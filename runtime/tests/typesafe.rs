@@ -59,6 +59,7 @@ fn churn(many: usize) {
     OBJECTS.shrink();
 }
 
+/// Planted bug that was seen here: waiting spans are not used again.
 #[test]
 fn memory_stays_below_its_peak_while_a_section_is_open() {
     in_both_modes(|| {
